@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from foldlog._app.server.parameters import is_json
 from foldlog._app.server.problems import MEDIA_TYPE, Refusal
 from foldlog._reports.answers.page import RefusedDocument
 from foldlog._reports.words.safe_text import json_text
@@ -141,11 +142,7 @@ class Access:
         methods = _methods_of(path)
         if request.method not in methods:
             return (405, f"this path does not take {request.method}; use {', '.join(methods)}")
-        if (
-            request.method == "POST"
-            and path != _MCP
-            and headers.get("content-type") != "application/json"
-        ):
+        if request.method == "POST" and path != _MCP and not is_json(headers):
             return (
                 403,
                 "send a note as application/json, which a form of another site cannot do",

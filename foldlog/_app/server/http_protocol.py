@@ -8,7 +8,9 @@ from typing import Final
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _HEAD_BYTES_MAX: Final = 64 * 1024
-"""The maximum number of bytes of the request line and the headers."""
+"""The maximum number of bytes of the request line and the headers, without the read in which they
+begin.
+"""
 _HEAD_MAX_S: Final = 30.0
 """A connection is closed if it has sent no complete headers after this time."""
 _LINGER_MAX_S: Final = 30.0

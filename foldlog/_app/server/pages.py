@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import threading
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -115,7 +117,9 @@ class Pages:
                 row = self._store.conversation(conversation)._replace(version=fold.version)
                 begin = since if since <= fold.version else 0
                 document = fold.document(around_damage(self._store, row), begin)
-            if since == 0 and not fold.problems:
+            # A redaction since the fold has read the events would be cached as if it were shown.
+            is_unredacted = row.redactions == fold.redactions
+            if since == 0 and not fold.problems and is_unredacted:
                 self._keep(row, PAGE, document)
         finally:
             self._reached.pop(conversation, None)
@@ -353,7 +357,19 @@ def matches(document: JsonObject, words: list[str]) -> str | None:
     lower = text.lower()
     if not all(word in lower for word in words):
         return None
-    return _excerpt(text, sorted((lower.index(word), len(word)) for word in words))
+    return _excerpt(text, sorted(_place_of(word, text, lower) for word in words))
+
+
+def _place_of(word: str, text: str, lower: str) -> tuple[int, int]:
+    """Return where the first match of a word begins and ends in a text. ``lower`` is the text in
+    lower case. Each "İ" of the text has two characters there.
+    """
+    at = lower.index(word)
+    end = at + len(word)
+    if len(lower) == len(text):
+        return at, end
+    ends = list(accumulate(len(letter.lower()) for letter in text))
+    return bisect_right(ends, at), bisect_right(ends, end - 1) + 1
 
 
 def _excerpt(text: str, places: list[tuple[int, int]]) -> str:
@@ -361,15 +377,15 @@ def _excerpt(text: str, places: list[tuple[int, int]]) -> str:
     is cut.
     """
     spans: list[tuple[int, int]] = []
-    for number, (at, length) in enumerate(places, 1):
+    for number, (at, end) in enumerate(places, 1):
         after = _AFTER_LAST if number == len(places) else _AFTER
         start = max(0, at - _BEFORE)
-        stop = min(len(text), at + length + after)
+        stop = min(len(text), end + after)
         if spans and start <= spans[-1][1]:  # the excerpts of two matches meet
-            begin, end = spans.pop()
-            spans.append((begin, max(end, stop)))
+            begin, last = spans.pop()
+            spans.append((begin, max(last, stop)))
         else:
             spans.append((start, stop))
     excerpt = " ".join(f"{'…' if start else ''}{text[start:stop]}" for start, stop in spans)
-    _, end = spans[-1]
-    return re.sub(r"\s+", " ", f"{excerpt}{'…' if end < len(text) else ''}")
+    _, last = spans[-1]
+    return re.sub(r"\s+", " ", f"{excerpt}{'…' if last < len(text) else ''}")

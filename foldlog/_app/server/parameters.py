@@ -63,6 +63,14 @@ def convert(what: str, value: object, kind: type[T]) -> T:
         raise Refusal(400, f"{what}: {error}") from None
 
 
+def is_json(headers: Mapping[str, str]) -> bool:
+    """Return whether the media type of a body is JSON, whatever its parameters, such as
+    ``charset``.
+    """
+    media_type = headers.get("content-type", "").partition(";")[0]
+    return media_type.strip().lower() == "application/json"
+
+
 async def read_body(
     headers: Mapping[str, str],
     parts: AsyncIterator[bytes],
@@ -79,8 +87,7 @@ async def read_body(
     Raises a ``Refusal`` if the body is no JSON (415, 400), breaks a rule of events (422), is too
     large (413), or comes too slowly (408).
     """
-    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/json":
+    if not is_json(headers):
         raise Refusal(415, "send the body as application/json")
     body = await read_bytes(headers, parts, bytes_max, take, turns)
     try:

@@ -419,10 +419,13 @@ def _read_parameters(
     """Return the arguments of an operation that the path, the headers and the query have. Raises a
     ``Refusal``.
     """
-    values = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)) if query else {}
-    unknown = values.keys() - operation.in_query
-    if unknown:
-        raise Refusal(400, f"this path takes no parameter {min(unknown)!r}")
+    values: dict[str, str] = {}
+    for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+        if name not in operation.in_query:
+            raise Refusal(400, f"this path takes no parameter {name!r}")
+        if name in values:
+            raise Refusal(400, f"the parameter {name!r} comes more than once; send it once")
+        values[name] = value
     values |= zip(operation.in_path, parts, strict=True)
     for name in operation.in_headers:
         if name in headers:

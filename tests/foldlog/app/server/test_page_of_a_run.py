@@ -6,6 +6,7 @@ import base64
 import json
 import re
 import zlib
+from contextlib import contextmanager
 
 import pytest
 
@@ -88,9 +89,19 @@ def test_too_long_notes_are_refused(client):
     assert client.json("notes?id=c")["notes"] == []
 
 
+def test_a_note_may_name_its_charset(client):
+    headers = {"content-type": "Application/JSON; charset=utf-8"}
+    assert note(client, 1, "a remark", **headers).json()["notes"][0]["text"] == "a remark"
+
+
 def test_no_other_site_can_send_a_note(client):
     body = b'{"event": 1, "text": "attacked"}'
-    for headers in ({"content-type": "text/plain"}, {}, {**JSON, "sec-fetch-site": "cross-site"}):
+    for headers in (
+        {"content-type": "text/plain"},
+        {"content-type": "text/plain; application/json"},
+        {},
+        {**JSON, "sec-fetch-site": "cross-site"},
+    ):
         assert client.send("POST", "/api/notes", {"id": "c"}, headers, body).status == 403
     assert client.json("notes?id=c")["notes"] == []
 
@@ -124,6 +135,26 @@ def test_progress_of_events_still_to_be_made(histories, tmp_path):
         progress = client.json("progress", {"id": imported.id})
         assert (progress["step"], progress["done"]) == ("made", 0)
         assert progress["total"] == len(lines_of("claude-code"))
+
+
+def test_page_made_before_a_redaction_is_not_cached(tmp_path, monkeypatch):
+    """The redaction of the parent comes while the page of the fork is made."""
+    monkeypatch.setattr(pages, "_LONG", 3)
+    make_fold = pages.Pages._fold
+
+    @contextmanager
+    def redact_after_fold(self, conversation):
+        with make_fold(self, conversation) as fold:
+            redact(self._store, "c", 0, reason="asked to", by="ana")
+            yield fold
+
+    with open_store(f"sqlite:///{tmp_path}/long.db") as store:
+        store.ingest("c", iter(needing()))
+        store.fork("c", 5, "f")
+        with monkeypatch.context() as patch:
+            patch.setattr(pages.Pages, "_fold", redact_after_fold)
+            assert pages.Pages(store).history("f").redactions == 0
+        assert pages.Pages(store).history("f").redactions == 1
 
 
 def test_page_of_long_conversation_is_cached(tmp_path, monkeypatch):

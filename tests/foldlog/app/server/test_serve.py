@@ -179,6 +179,13 @@ def test_excerpt_has_each_word_whole(client, store):
     assert [excerpt.count("…") for excerpt in excerpts("one two")] == [1], "they touch"
 
 
+def test_excerpt_is_around_the_word_whatever_its_case(client, store):
+    """The lower case of the first letter has two characters."""
+    append(store, "c", said(f"{'İ' * 300} before NEEDLE after {'an end ' * 90}"))
+    (hit,) = client.json("find", {"id": "c", "words": "needle"})["hits"]
+    assert hit["snippet"].startswith("…İİİİİİ before NEEDLE after an end")
+
+
 def test_every_list_counts_the_condensations_that_were_made(store):
     append(store, "some", *(said(str(n)) for n in range(5)))
     declined = {"outcome": "declined", "reason": "nothing to spare", "cost": 0.5}
@@ -420,6 +427,7 @@ def test_printed_address_can_be_opened(tmp_path):
     "options, why",
     [
         ("--no-token --host 0.0.0.0", "for localhost only"),
+        ("--no-token --token long-enough --db none.db", "leave out --no-token"),
         ("--token short", "at least 8"),
         ("--token 'ends with a blank '", "begins or ends with a blank"),
         ("--token tökentöken", "outside of printable ASCII"),

@@ -110,6 +110,12 @@ def test_a_header_that_comes_twice_is_one_list(app, store):
     assert [entry.id for entry in Histories(store)["c1"].recorded("a, b")] == [1]
 
 
+def test_a_parameter_that_comes_twice_is_refused(client):
+    answer = client.get(f"{C1}/events?start=0&start=1")
+    problem = "the parameter 'start' comes more than once; send it once"
+    assert (answer.status, answer.json()["detail"]) == (400, problem)
+
+
 def test_only_the_newest_version_is_an_etag(client, http):
     http("append_events", conversation="c1", body={"messages": [{"role": "user", "content": "b"}]})
     paths = ("", "/events", "/view", "/view?dialect=openai", "/documents", "/view?at=1")
