@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
@@ -101,7 +100,7 @@ def tools_loader(store: Store) -> Callable[[], MountedTools] | None:
         from foldlog._app.coding_agents.mcp_server import mount
         from foldlog._app.coding_agents.mcp_tools import Answers
 
-        may_import = store.path is None or os.access(store.path, os.W_OK)
+        may_import = store.database.recorder.writable
         return mount(Answers(store, Asking(store, {}, None, may_import=may_import)))
 
     return load

@@ -53,18 +53,17 @@ def answer_hook(
     conversation = ""
     errors = list[Exception]()
     paths = _transcripts(payload)
-    for path in paths:
-        if not path.exists():  # Copilot writes the transcript after its first turn
+    # Copilot writes the transcript after its first turn.
+    written = [path for path in paths if path.exists()]
+    importing = Import(store, written, only=session or None, where=where, is_secret=is_secret)
+    for outcome in importing:
+        if isinstance(outcome, Failed):
+            errors.append(outcome.error)
             continue
-        importing = Import(store, [path], only=session or None, where=where, is_secret=is_secret)
-        for outcome in importing:
-            if isinstance(outcome, Failed):
-                errors.append(outcome.error)
-                continue
-            program = outcome.format
-            conversation = outcome.conversation
-        if not program and not errors:
-            raise importing.nothing()
+        program = outcome.format
+        conversation = outcome.conversation
+    if written and not program and not errors:
+        raise importing.nothing()
     if program and fired is not None:
         _note_time(fired, program, event)
     starts_after_compaction = event == "SessionStart" and payload.get("source") == "compact"

@@ -16,14 +16,17 @@ import pytest
 
 import foldlog as library
 from foldlog._app.cli import quick_hook
+from foldlog._app.cli.serving import tools_loader
 from foldlog._app.coding_agents.asked_conversation import Asking
 from foldlog._app.coding_agents.hook import answer_hook
 from foldlog._app.coding_agents.mcp_tools import TOKENS_MAX, Answers
+from foldlog._app.coding_agents.programs import PROGRAMS
 from foldlog._reports.search.secrets import secret_finder
 from foldlog.condensers.models.estimate import estimate
 from foldlog.eventstore.errors import install_command
-from foldlog.formats import SourceRefused
+from foldlog.formats import NotAHistory, SourceRefused
 from tests.foldlog.imports.imports import Import, set_sizes
+from tests.foldlog.imports.test_growing_database import add_messages
 from tests.foldlog.records import GOLDEN, write_lines
 from tests.said import said
 from tests.waiting import until
@@ -213,6 +216,22 @@ def test_hook_imports_sub_agents_of_other_programs(histories, tmp_path):
         path = tasks / "gemini-cli" / "chats" / "top.jsonl"
         answer_hook(others.store, {**payload, "transcript_path": str(path)})
         assert sorted(others) == ["a", "b", "top"]
+
+
+def test_hook_looks_for_a_session_in_each_database(histories, tmp_path, monkeypatch):
+    data = tmp_path / "data/opencode"
+    (data / "older").mkdir(parents=True)
+    add_messages(data / "older/opencode.db", range(2), "s")
+    add_messages(data / "opencode.db", range(2), "other")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    first, _ = PROGRAMS["opencode"].transcripts()
+    payload = {"program": "opencode", "hook_event_name": "Stop"}
+    for session in ("s", "other"):
+        answer_hook(histories.store, {**payload, "session_id": session})
+    assert sorted(histories) == ["other", "s"]
+    with pytest.raises(NotAHistory, match=re.escape(str(first))):
+        answer_hook(histories.store, {**payload, "session_id": "nobody's"})
 
 
 def test_erased_sub_agent_stops_no_other_import(histories, session, monkeypatch):
@@ -491,10 +510,13 @@ def test_the_tools_of_serve_need_its_token(histories, tools, tool_server):
         assert Client(app, headers).send(method, path).status == status, headers
 
 
-def post_to_tools(histories, load):
+def post_to_tools(histories, load, tool="sessions", **arguments):
     """The answers to two first requests to ``/mcp``, sent together."""
     headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
-    asked = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "sessions"}}'
+    called = {"name": tool, "arguments": arguments}
+    asked = json.dumps(
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": called}
+    ).encode()
 
     async def post():
         app = application(histories.store, gate=Gate(None, port=8765), tools=load)
@@ -518,6 +540,19 @@ def test_serve_loads_the_tools_once(histories, tools, tool_server):
         assert "conversation s1" in content["text"]
     (thread,) = loaded
     assert thread is not threading.main_thread()  # which sends the pages meanwhile
+
+
+@pytest.mark.parametrize("mode, version", [("rw", 3), ("ro", 2)])
+@pytest.mark.usefixtures("tools", "tool_server")
+def test_the_tools_of_serve_import_into_a_writable_store(mode, version, histories, session):
+    """The file of a store that is opened for reading may be writable: a backup, for example."""
+    session.user("more")
+    with library.open(f"sqlite:///{histories.store.path}?mode={mode}") as opened:
+        load = tools_loader(opened.store)
+        for answer in post_to_tools(opened, load, "why", about="begin", conversation="s1"):
+            (content,) = answer.json()["result"]["content"]
+            assert f"conversation s1 at version {version}" in content["text"]
+            assert ("the store is read-only" in content["text"]) == (mode == "ro")
 
 
 def test_tools_that_cannot_be_loaded_end_no_server(histories):
