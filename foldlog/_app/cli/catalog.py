@@ -101,7 +101,7 @@ def _is_any_installed() -> bool:
     packages = [
         os.path.join(folder, name, "entry_points.txt")
         for folder in filter(os.path.isdir, sys.path)
-        for name in os.listdir(folder)
+        for name in _names_in(folder)
         if name.endswith("-info")
     ]
     for path in filter(os.path.exists, packages):
@@ -109,3 +109,11 @@ def _is_any_installed() -> bool:
             if f"[{_INSTALLED}]" in file.read():
                 return True
     return False
+
+
+def _names_in(folder: str) -> Sequence[str]:
+    """Return the names in a folder. In a folder that cannot be read, Python finds no package."""
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return ()

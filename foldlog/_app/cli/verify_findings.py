@@ -61,10 +61,7 @@ class Checks:
                     self.not_checked.append((verdict.conversation, str(finding)))
                 else:
                     self.findings.append((verdict.conversation, str(finding)))
-            self.damaged |= not all(
-                finding.needs_key or finding.unfinished or finding.unproved
-                for finding in verdict.findings
-            )
+            self.damaged |= _is_damaged(verdict)
             if verdict.conversation is None:
                 self.later = verdict.later or self.later
                 continue
@@ -205,10 +202,18 @@ def verdict_document(verdict: Verdict, views: ViewsDocument | msgspec.UnsetType)
 
 
 def _status(verdict: Verdict) -> str:
-    """Return a verdict in one word."""
-    is_unchecked = [finding.needs_key or finding.unproved for finding in verdict.findings]
-    if not all(is_unchecked):
+    """Return a verdict in one word. A conversation whose erasure is unfinished is erased."""
+    if _is_damaged(verdict):
         return "damaged"
-    if is_unchecked:
+    if any(finding.needs_key or finding.unproved for finding in verdict.findings):
         return "unchecked"
     return "sound" if verdict.erasure is None else "erased"
+
+
+def _is_damaged(verdict: Verdict) -> bool:
+    """Return whether a finding is damage. A missing key, unfinished work, and what a checkpoint
+    does not prove are not damage.
+    """
+    return not all(
+        finding.needs_key or finding.unfinished or finding.unproved for finding in verdict.findings
+    )

@@ -176,11 +176,16 @@ def run(
 
 
 def _check_token(host: str, token: str | None, *, is_needed: bool) -> None:
-    """Raise ``Refused`` for a token that is too short or that no header can have, and for a server
-    without a token that other machines can reach.
+    """Raise ``Refused`` for a token that is too short or that no header can have, for a token that
+    would not be needed, and for a server without a token that other machines can reach.
     """
     if not is_needed and host not in _LOCAL:
         raise Refused(f"--no-token is for localhost only; at {host} a token is required")
+    if not is_needed and token is not None:
+        raise Refused(
+            "--no-token contradicts the token that --token or FOLDLOG_TOKEN sets; leave out"
+            " --no-token, or set no token"
+        )
     if token is not None and len(token) < _TOKEN_CHARACTERS_MIN:
         raise Refused(
             f"the token has {len(token)} characters; use at least {_TOKEN_CHARACTERS_MIN}, or leave"

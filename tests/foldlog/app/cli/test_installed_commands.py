@@ -1,5 +1,7 @@
 """Commands that installed packages bring."""
 
+import errno
+import os
 import re
 from pathlib import Path
 
@@ -54,6 +56,24 @@ def test_installed_command_runs_and_is_listed(installed, stored):
     assert "Installed:" in (shown := installed("--help").out)
     assert "A command of hello." in shown
     assert "A command of hello" not in installed("list --help").out, "foldlog's own stay"
+
+
+def test_a_folder_of_the_path_that_cannot_be_read_hides_no_command(
+    installed, tmp_path, monkeypatch
+):
+    private = tmp_path / "private"
+    private.mkdir()
+    read_folder = os.listdir
+
+    def refuse(folder="."):
+        if folder == str(private):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
+        return read_folder(folder)
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    monkeypatch.syspath_prepend(str(private))
+    shown = installed("--help")
+    assert (shown.status, "A command of hello." in shown.out) == (0, True)
 
 
 def test_installed_command_knows_of_json(installed):

@@ -13,6 +13,7 @@ from foldlog import open as foldlog_open
 from foldlog._app.cli import erasing
 from foldlog.eventstore import ANY_VERSION, open_store
 from foldlog.eventstore.errors import StoreUnavailable
+from foldlog.eventstore.log import importing
 from foldlog.eventstore.log.importing import BACKUP
 from foldlog.eventstore.maintenance import erase as erasure, rekey, unfinished
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN
@@ -58,6 +59,19 @@ def test_file_of_killed_backup_is_no_damage(command, tmp_path):
     assert "--damaged" not in ran.err
     command("store vacuum")
     assert (command("store verify").status, part.exists(), journal.exists()) == (0, False, False)
+
+
+def test_an_unfinished_erasure_is_no_damage(command):
+    with foldlog_open("foldlog.db") as histories:
+        key = histories.store.query("five", lambda reading: reading.key)
+        histories.erase("five", reason="asked for")
+        histories.store.database.recorder.transact(
+            lambda transaction: transaction.leave_unfinished(key, importing.ERASE)
+        )
+    verified = command("store verify --json")
+    assert (verified.status, verified.rows("status")) == (1, ["erased"])
+    assert "its erasure is not complete" in verified.err
+    assert "copy --damaged" not in verified.err
 
 
 def test_vacuum_beside_an_open_reader(command):

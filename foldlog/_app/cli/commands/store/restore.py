@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
 from foldlog._app.cli import terminal
@@ -15,6 +15,7 @@ from foldlog._app.cli.stores import open_existing, path_of
 from foldlog._reports.answers.store import RestoredDocument
 from foldlog._reports.words.gist import content, count
 from foldlog.eventstore import (
+    ConversationRow,
     EventStoreError,
     Store,
     StoreRefused,
@@ -128,23 +129,8 @@ def _shown_again(store: Store, former: str) -> dict[str, set[int]]:
     unread: list[str] = []
     try:
         with open_store(f"{as_url(former)}?mode=ro") as earlier:
-            rows, before = (
-                {row.id: row for row in side.iter_conversations()} for side in (store, earlier)
-            )
-            for then in (
-                row for row in before.values() if row.redactions and row.erased_at is None
-            ):
-                now = rows.get(then.id)
-                if now is None or (now.created_at, now.erased_at) != (then.created_at, None):
-                    continue  # another conversation has this id
-                past = sound(earlier, then.id, 0, min(then.version, now.version), unread)
-                blank_ids = {entry.event.id for entry in past if not has_content(entry.event)}
-                for event in store.events(now.id, 0, max(blank_ids, default=-1) + 1):
-                    if event.id in blank_ids and has_content(event):
-                        owner = now
-                        while event.id < (owner.parent_version or 0):
-                            owner = rows[owner.parent or ""]
-                        shown_ids.setdefault(owner.id, set()).add(event.id)
+            for owner, event_id in _iter_shown_again(store, earlier, unread):
+                shown_ids.setdefault(owner, set()).add(event_id)
     except EventStoreError as error:
         unread.append(str(error))
     if unread:
@@ -153,3 +139,30 @@ def _shown_again(store: Store, former: str) -> dict[str, set[int]]:
             f"all events and conversations to redact or erase again: {unread[0]}"
         )
     return shown_ids
+
+
+def _iter_shown_again(store: Store, earlier: Store, unread: list[str]) -> Iterator[tuple[str, int]]:
+    """Yield each event of ``store`` whose content is redacted in ``earlier``, with the conversation
+    that it belongs to. Add the problems of events that cannot be read to ``unread``.
+    """
+    rows = {row.id: row for row in store.iter_conversations()}
+    for then in earlier.iter_conversations():
+        now = rows.get(then.id)
+        if not then.redactions or then.erased_at is not None or now is None:
+            continue
+        if (now.created_at, now.erased_at) != (then.created_at, None):
+            continue  # another conversation has this id
+        past = sound(earlier, then.id, 0, min(then.version, now.version), unread)
+        blank_ids = {entry.event.id for entry in past if not has_content(entry.event)}
+        for event in store.events(now.id, 0, max(blank_ids, default=-1) + 1):
+            if event.id in blank_ids and has_content(event):
+                yield _owner_of(event.id, now, rows), event.id
+
+
+def _owner_of(event_id: int, row: ConversationRow, rows: Mapping[str, ConversationRow]) -> str:
+    """Return the id of the conversation that an event belongs to: a fork shares the events of its
+    ancestors.
+    """
+    while event_id < (row.parent_version or 0):
+        row = rows[row.parent or ""]
+    return row.id
