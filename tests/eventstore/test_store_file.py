@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import contextmanager
 from functools import partial
 
 import pytest
@@ -173,45 +174,70 @@ def close(store, change, caplog):
 CHANGES = [remove, rename, rename_all, replace, replace_and_clear, replace_folder]
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_moved_or_replaced_file_is_not_written(tmp_path, change, caplog):
-    """The writer's next append fails, and the file that has the name now does not change."""
-    folder = tmp_path / "folder"
+@contextmanager
+def store_after(change, folder):
+    """A store whose file was changed while it was open, and the path of the file. ``copy.db`` has
+    only the first of its two events.
+    """
     folder.mkdir()
     path = folder / "history.db"
     copy = folder / "copy.db"
-    # If its log was moved with it, the moved file is a whole store.
-    moved = {rename_all: "folder/moved.db", replace_folder: "moved/history.db"}.get(change)
     with open_store(f"sqlite:///{path}") as store:
         append(store, "in the copy")
         back_up(store, str(copy))
         append(store, "after the copy")
         change(path, copy)
+        yield store, path
+
+
+IS_GONE = r"(was removed or renamed|another file took the place)"
+
+
+def check_not_written(store):
+    for _ in range(3):
+        with pytest.raises(FAILURES, match=f"{IS_GONE}.*nothing was written"):
+            append(store, "never")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_moved_or_replaced_file_is_not_written(tmp_path, change, caplog):
+    """The writer's next append fails, and the file that has the name now does not change."""
+    saved = tmp_path / "saved.db"
+    with store_after(change, tmp_path / "folder") as (store, path):
         now = path.read_bytes() if path.exists() else None
-        is_gone = r"(was removed or renamed|another file took the place)"
-        for _ in range(3):
-            with pytest.raises(FAILURES, match=f"{is_gone}.*nothing was written"):
-                append(store, "never")
+        check_not_written(store)
         for use in (store.database.data_version, partial(vacuum, store)):
-            with pytest.raises(FAILURES, match=is_gone):
+            with pytest.raises(FAILURES, match=IS_GONE):
                 use()
         assert texts(store, "c1") == ["in the copy", "after the copy"]
-        saved = tmp_path / "saved.db"
         assert back_up(store, str(saved)).findings == ()
-        if change is rename:
-            with pytest.raises(
-                StoreUnavailable, match=r"moved.db was renamed while .* rename it back"
-            ):
-                open_store(folder / "moved.db")
-        if moved is not None:
-            assert contents(tmp_path / moved) == ["in the copy", "after the copy"]
         close(store, change, caplog)
     assert (path.read_bytes() if path.exists() else None) == now
     assert contents(saved) == ["in the copy", "after the copy"]
-    if moved is not None:
+
+
+def test_renamed_file_without_its_log_is_not_opened(tmp_path):
+    with (
+        store_after(rename, tmp_path / "folder"),
+        pytest.raises(StoreUnavailable, match=r"moved.db was renamed while .* rename it back"),
+    ):
+        open_store(tmp_path / "folder/moved.db")
+
+
+@pytest.mark.parametrize(
+    "change, moved", [(rename_all, "folder/moved.db"), (replace_folder, "moved/history.db")]
+)
+def test_file_that_was_moved_with_its_log_is_whole(tmp_path, change, moved):
+    with store_after(change, tmp_path / "folder") as (store, _):
+        check_not_written(store)
         assert contents(tmp_path / moved) == ["in the copy", "after the copy"]
-    if change is replace_and_clear:
-        assert contents(path) == ["in the copy"]
+    assert contents(tmp_path / moved) == ["in the copy", "after the copy"]
+
+
+def test_backup_that_was_put_in_place_by_hand_is_whole(tmp_path):
+    with store_after(replace_and_clear, tmp_path / "folder") as (store, path):
+        check_not_written(store)
+    assert contents(path) == ["in the copy"]
 
 
 @pytest.fixture
