@@ -157,6 +157,22 @@ def test_an_answer_about_an_earlier_text_is_not_shown(task):
     assert task.ask(f"{V}.agents.found.innerHTML") == before
 
 
+@pytest.mark.parametrize(
+    "cost, words",
+    [
+        ("null", "4 sub-agents, 2 errors, 2 no longer reached, 9 m 36 s of work"),
+        ("1", "4 sub-agents, 2 errors, $1.00, 2 no longer reached, 9 m 36 s of work"),
+    ],
+)
+def test_sums_of_a_task_have_no_empty_part(task, cost, words):
+    task.ask(
+        f"{V}.agents.take({{ ...{V}.agents.task, erased: [], sub_agents_unreached: 2,"
+        f" spent: {{ ...{V}.agents.task.spent, cost: {cost} }},"
+        f" agents: {V}.agents.task.agents.map((agent) => ({{ ...agent, spent: null }})) }})"
+    )
+    assert words in task.text(".agents summary")
+
+
 def test_the_run_of_a_sub_agent_is_loaded_again(task):
     task.ask(f"{V}.source.ask = async () => {{ throw new Error('no answer') }}")
     task.ask("document.querySelector('details.sub-agent').open = true")

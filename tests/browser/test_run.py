@@ -243,6 +243,20 @@ def test_side_says_what_the_model_knew(page, report):
     assert "needed again at" not in words
 
 
+def test_side_counts_terms_that_it_does_not_name(page, report):
+    opened(page, f"{report(failing())}#v=6")
+    page.wait(f"{V}.marks.needed.size")
+
+    def left_out(count):
+        dropped = f"{V}.marks.needed.values().next().value"
+        terms = f"Array.from({{ length: {count} }}, (_, n) => ({{ ...term, term: String(n) }}))"
+        page.run(f"(({{ terms: [term] }}) => {{ {dropped}.terms = {terms}; }})({dropped})")
+        return page.ask(f"{V}.knew.gone().find((one) => one?.className === 'soft').innerText")
+
+    assert left_out(13).startswith("and 1 more term that was needed again;")
+    assert left_out(14).startswith("and 2 more terms that were needed again;")
+
+
 def test_notes_stay_in_browser_or_store(page, report, serve, stored):
     for url in (report(failing()), serve(stored("c", failing()))):
         opened(page, url if url.startswith("file:") else f"{url}&id=c")

@@ -291,6 +291,16 @@ def test_dragging_over_days_chooses_them_and_again_chooses_all(listed):
     shown(listed, 3)
 
 
+def test_no_shown_day_is_chosen_by_a_later_one(listed):
+    chosen = "document.querySelectorAll('.day.chosen').length"
+    listed.run(f"{V}.choose('since:2026-03-02')")
+    shown(listed, 2)
+    assert listed.ask(chosen) == 4
+    listed.run(f"{V}.choose('since:2026-06-01')")
+    shown(listed, 0)
+    assert listed.ask(f"[{V}.range.length, {chosen}]") == [5, 0]
+
+
 def test_columns_sort_and_back_keeps_the_order(listed):
     listed.click(".sort", "Took")
     listed.wait(f"{ROWS}[0] === 'write the docs'")
@@ -476,6 +486,18 @@ window.fetch = async (...asked) => {
 };
 """
 """The next list is as the server answers it while it has not counted the newest run."""
+
+
+def test_the_end_of_the_list_asks_once_for_runs_that_are_not_counted(listed):
+    listed.ask(
+        f"{V}.askPage = async () => {{ window.asked = (window.asked ?? 0) + 1;"
+        " return { conversations: [] }; }"
+    )
+    listed.run(f"{V}.total = 4; {V}.draw()")
+    listed.wait("window.asked")
+    frames = "for (let frame = 0; frame < 10; frame += 1) await new Promise(requestAnimationFrame)"
+    listed.ask(f"(async () => {{ {frames}; }})()")
+    assert listed.ask("window.asked") == 1
 
 
 def test_a_list_without_the_last_counted_runs_is_asked_again(listed):

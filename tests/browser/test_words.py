@@ -228,10 +228,19 @@ def test_no_word_that_was_found_is_cut(sized, report):
 
 def test_report_and_server_show_the_same_excerpts(page, report):
     events = [*sample(), said("the needle " * 30 + "\u0130stanbul")]
+    events.append(said("\u0130" * 300 + " a thimble " + "and an end " * 30 + "of \u0130zmir"))
     with open_store("memory:") as store, asking_store(store) as client:
         store.ingest("c", iter(events))
         page.open(report(events))
-        for words in ("pytest fails", "needle", '"the flaky" test', "a e i", "\u0130", "x" * 20):
+        for words in (
+            "pytest fails",
+            "needle",
+            '"the flaky" test',
+            "a e i",
+            "\u0130",
+            "thimble \u0130zmir",
+            "x" * 20,
+        ):
             hits = client.json("find", {"id": "c", "words": words})["hits"]
             expected = [[hit["event"], hit["snippet"]] for hit in hits]
             find(page, words)

@@ -71,15 +71,16 @@ export class Agents {
     const first = timeIn(task.first_event_at ?? "");
     const took = timeIn(task.last_event_at ?? "") - first || 1;
     const [top] = task.agents;
-    const alone = top.spent && top.spent.cost !== null ? `, ${costWords(top.spent)} without sub-agents` : "";
-    const erased = task.erased.length ? ` + ${count(task.erased.length, "erased agent")}` : "";
-    const unreached = task.sub_agents_unreached ? `, ${task.sub_agents_unreached} no longer reached` : "";
+    const costs = [
+      task.spent.cost === null ? "" : costWords(task.spent),
+      task.erased.length ? count(task.erased.length, "erased agent") : "",
+    ];
     const sums = [
       count(task.sub_agents, "sub-agent"),
       task.errors ? count(task.errors, "error") : "",
-      task.spent.cost === null
-        ? `${erased.slice(3)}${unreached}`
-        : `${costWords(task.spent)}${erased}${unreached}${alone}`,
+      costs.filter(Boolean).join(" + "),
+      task.sub_agents_unreached ? `${task.sub_agents_unreached} no longer reached` : "",
+      top.spent && top.spent.cost !== null ? `${costWords(top.spent)} without sub-agents` : "",
       `${duration(task.seconds * 1000)} of work in ${duration(took)}${task.agents.length > 1 ? ` (the first agent alone: ${duration(lastedOf(top))})` : ""}`,
     ]
       .filter(Boolean)

@@ -283,7 +283,7 @@ export class Knew {
         ? el(
             "p",
             { class: "soft" },
-            `and ${grouped(more)} more terms that were needed again; the condensations name them`,
+            `and ${count(more, "more term that was", "more terms that were")} needed again; see the condensations`,
           )
         : null,
       before

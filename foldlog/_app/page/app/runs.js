@@ -562,11 +562,8 @@ export class Runs {
       "aria-label",
       `Runs and errors by day from ${first} to ${last}, at most ${grouped(most)} on a day. The words since: and until: choose days`,
     );
-    if (since)
-      this.markDays(
-        this.range.findIndex((name) => name >= since),
-        this.range.findLastIndex((name) => !until || name < until),
-      );
+    const isChosen = (name) => name >= since && (!until || name < until);
+    if (since) this.markDays(this.range.findIndex(isChosen), this.range.findLastIndex(isChosen));
   }
 
   // A button that chooses the runs of a period that the picture of the days does not show.
@@ -626,6 +623,8 @@ export class Runs {
     try {
       const { conversations } = await this.askPage(rows.length);
       if (this.asked !== asked || this.rows !== rows) return;
+      // The total may include runs that the server has not counted yet. They come with a later ``refresh``.
+      if (!conversations.length) return;
       this.rows = [...rows, ...conversations];
       this.nameThem(conversations);
       this.draw();

@@ -199,8 +199,20 @@ function matching(event, words) {
   if (!words.every((word) => lower.includes(word))) return null;
   return excerpt(
     text,
-    words.map((word) => [lower.indexOf(word), word.length]),
+    words.map((word) => placeOf(word, text, lower)),
   );
+}
+
+// Where the first match of a word begins and ends in a text. ``lower`` is the text in lower case. Each "İ" of the text
+// has two characters there.
+function placeOf(word, text, lower) {
+  const at = lower.indexOf(word);
+  const end = at + word.length;
+  if (lower.length === text.length) return [at, end];
+  const ends = [];
+  for (const unit of text.split("")) ends.push((ends.at(-1) ?? 0) + unit.toLowerCase().length);
+  const begin = firstPlace(ends.length, (place) => ends[place] > at);
+  return [begin, firstPlace(ends.length, (place) => ends[place] >= end) + 1];
 }
 
 // The numbers of characters around a word in an excerpt, as on the server.
@@ -213,10 +225,10 @@ const AFTER_LAST = 160;
 function excerpt(text, places) {
   const parts = [];
   places.sort((one, other) => one[0] - other[0] || one[1] - other[1]);
-  for (const [place, [at, length]] of places.entries()) {
+  for (const [place, [at, end]] of places.entries()) {
     const after = place === places.length - 1 ? AFTER_LAST : AFTER_WORD;
     const start = Math.max(0, at - BEFORE_WORD);
-    const stop = Math.min(text.length, at + length + after);
+    const stop = Math.min(text.length, end + after);
     const last = parts.at(-1);
     if (last && start <= last[1]) last[1] = Math.max(last[1], stop);
     else parts.push([start, stop]);
