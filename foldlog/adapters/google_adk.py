@@ -326,8 +326,9 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                 copy = partial(
                     self._begin, session.last_update_time, session.events, tuple(names.values())
                 )
-                await self.histories.pool.run(partial(copy, session.state), finish=True)
-                copied += 1
+                with suppress(AlreadyExistsError):  # another copy began the session meanwhile
+                    await self.histories.pool.run(partial(copy, session.state), finish=True)
+                    copied += 1
         return copied
 
     # -- reading, in threads -----------------------------------------------------------------------

@@ -430,6 +430,17 @@ async def test_an_append_after_a_simultaneous_one_is_stale(service, monkeypatch)
     assert await ids_of(service) == ["e0", "e1"]
 
 
+async def test_a_copy_leaves_out_a_session_that_begins_meanwhile(service, tmp_path, monkeypatch):
+    theirs = SqliteSessionService(str(tmp_path / "theirs.db"))
+    await theirs.create_session(**S)
+
+    def begin_first():
+        asyncio.run(service.create_session(**S))
+
+    before_next_call(monkeypatch, HistoryRecorder, "decode_all", begin_first)
+    assert await service.copy_from(theirs, app_name="a") == 0
+
+
 async def test_a_copy_has_all_sessions_and_states(service, tmp_path):
     theirs = SqliteSessionService(str(tmp_path / "theirs.db"))
     choice = random.Random(4)
