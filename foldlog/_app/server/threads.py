@@ -71,9 +71,12 @@ class Threads:
         """Run the functions of a queue until None comes. Each thread runs this."""
         while (job := jobs.get()) is not None:
             result = None
-            error = None
+            error: BaseException | None = None
             try:
                 result = job.function()
+            except StopIteration as raised:
+                # A future refuses this error, so its caller would wait forever.
+                error = RuntimeError(f"the function raised {raised!r}")
             except BaseException as raised:  # noqa: BLE001 - the caller raises it
                 error = raised
             try:

@@ -160,16 +160,26 @@ class AcceptedAppend(NamedTuple):
     is_repeated: bool
 
 
+class PagePlace(NamedTuple):
+    """Names a page. Streams of two conversations may have the same number, so the key of the
+    conversation is needed too.
+    """
+
+    key: int
+    place: Place
+    end: StreamEnd
+
+
 class StreamService:
     """Answers the requests below ``/v1/stream/``."""
 
     def __init__(self, changes: StoreChanges) -> None:
         self._changes = changes
-        self._pages: OrderedDict[tuple[Place, StreamEnd], asyncio.Task[Page]] = OrderedDict()
+        self._pages: OrderedDict[PagePlace, asyncio.Task[Page]] = OrderedDict()
         """The newest pages of live readers, for the other readers at the same place. A redaction
         changes the ``StreamEnd``, so no page from before it is used again.
         """
-        self._formatted: OrderedDict[tuple[Place, StreamEnd, str], bytes] = OrderedDict()
+        self._formatted: OrderedDict[tuple[PagePlace, str], bytes] = OrderedDict()
         """The same pages as server-sent events, with their cursors."""
 
     async def answer(
@@ -283,13 +293,13 @@ class StreamService:
                 self._changes.is_ending() or admitted.principal.has_ended()
             ):
                 page: Page | None = Page([], place.unit)
+                page_place = PagePlace(opened.key, place, end)
                 if place.unit < end.end:
-                    page = await self._shared_page(source, place, end)
+                    page = await self._shared_page(source, page_place)
                 if page is None:
                     return  # it was deleted, and the next request of the client says so
                 if page.bodies or end.is_closed or not has_spoken:
-                    key = place, end, _next_cursor(cursor)
-                    yield self._shared_text(key, opened, page)
+                    yield self._shared_text(page_place, _next_cursor(cursor), opened, page)
                     has_spoken = True
                 place = Place(place.number, page.ends)
                 if end.is_closed and page.ends >= end.end:
@@ -306,13 +316,12 @@ class StreamService:
                         return
                     end = now
 
-    async def _shared_page(self, source: Source, place: Place, end: StreamEnd) -> Page | None:
+    async def _shared_page(self, source: Source, page_place: PagePlace) -> Page | None:
         """Return the page at a place. Readers at one place share one read."""
-        key = place, end
-        task = self._pages.get(key)
+        task = self._pages.get(page_place)
         if task is None or (task.done() and task.exception() is not None):
-            read = self._changes.threads.run(partial(source.page, place))
-            task = self._pages[key] = asyncio.ensure_future(read)
+            read = self._changes.threads.run(partial(source.page, page_place.place))
+            task = self._pages[page_place] = asyncio.ensure_future(read)
             if len(self._pages) > _PAGES_MAX:
                 self._pages.popitem(last=False)
         try:
@@ -320,14 +329,14 @@ class StreamService:
         except (EventStoreError, Refusal):
             return None
 
-    def _shared_text(self, key: tuple[Place, StreamEnd, str], opened: Opened, page: Page) -> bytes:
+    def _shared_text(self, page_place: PagePlace, cursor: str, opened: Opened, page: Page) -> bytes:
         """Return the page at a place as server-sent events. A slow reader holds what the other
         readers at its place hold too.
         """
+        key = page_place, cursor
         text = self._formatted.get(key)
         if text is None:
-            _, end, cursor = key
-            text = self._formatted[key] = _format(opened, page, end, cursor)
+            text = self._formatted[key] = _format(opened, page, page_place.end, cursor)
             if len(self._formatted) > _PAGES_MAX:
                 self._formatted.popitem(last=False)
         return text

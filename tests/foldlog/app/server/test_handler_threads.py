@@ -3,6 +3,8 @@
 import asyncio
 import threading
 
+import pytest
+
 from foldlog._app.server import threads
 
 
@@ -35,6 +37,19 @@ def test_successive_calls_use_one_thread():
         return used
 
     assert len(asyncio.run(run())) == 1
+
+
+def test_a_call_that_raises_stop_iteration_ends():
+    async def run():
+        pool = threads.Threads()
+        call = asyncio.ensure_future(pool.run(lambda: next(iter(()))))
+        try:
+            await asyncio.wait_for(call, 10)
+        finally:
+            pool.close()
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        asyncio.run(run())
 
 
 def test_thread_serves_the_next_loop():

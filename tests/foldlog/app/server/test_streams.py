@@ -14,6 +14,7 @@ from foldlog._app.server.service import streams as streams_over_http, tokens as 
 from foldlog._app.server.service.service import Service
 from foldlog._app.server.service.stream_sources import StreamSource
 from foldlog._app.server.service.tokens import TokenEntry, Tokens
+from foldlog.eventstore.log import streams
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.types import EndDelta, TextDelta
 from tests.privacy import redacted
@@ -607,6 +608,21 @@ def test_readers_at_one_place_share_a_page(app, histories, monkeypatch):
 
     answers = asyncio.run(read_by_ten())
     assert len({answer.body for answer in answers}) == len(reads) == 1
+
+
+def test_readers_of_streams_with_equal_numbers_share_no_page(app, client, histories, monkeypatch):
+    database = histories.store.database
+    now = database.now()
+    monkeypatch.setattr(database, "now", lambda: now)
+    monkeypatch.setattr(streams.os, "urandom", bytes)  # zeros
+    ended = {**TEXT, "stream-closed": "true"}
+    of_ann = "/v1/stream/of%20ann/drawing"
+    made = put(client, OTHER, ended, b"a kite")
+    made_for_ann = put(client, of_ann, ended, b"a bird")
+    assert made.headers["stream-next-offset"] == made_for_ann.headers["stream-next-offset"]
+    live = {"offset": "-1", "live": "sse"}
+    assert "a kite" in client.get(OTHER, live).text
+    assert "a bird" in client.get(of_ann, live).text
 
 
 def test_an_erasure_ends_a_live_reader(app, histories):
