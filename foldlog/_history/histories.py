@@ -270,6 +270,7 @@ class Histories:
         Raises:
             InvalidArgument: ``words`` has no word to search for.
             ConversationNotFound: ``conversation`` does not exist.
+            KeyUnavailable, CorruptEvent: None of the conversations can be read.
 
         Cost: without an index, the search reads about 400 MB a second, up to the last hit. With an
         index, it reads some of the events that have the words, and the events that the index lacks.

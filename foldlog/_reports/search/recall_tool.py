@@ -33,6 +33,7 @@ from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.events import is_structural
 from foldlog.eventstore.log.redacted import has_content
 from foldlog.projections import Dialect, Intervals, Views, contains, intervals_kept
+from foldlog.projections.conversations.unreadable import sound
 from foldlog.projections.messages.turns import check_dialect
 
 TOKENS_LEAST = 300
@@ -199,10 +200,10 @@ class RecallTool:
         """
         version = self._store.conversation(self._id).version
         events = (
-            event
+            logged.event
             for event_id in ids
             if 0 <= event_id < version
-            for event in self._store.events(self._id, event_id, event_id + 1)
+            for logged in sound(self._store, self._id, event_id, event_id + 1, [])
         )
         readable = self._readable(events, self._kept_intervals())
         hits = {event.id: _Hit(event, _text(event), 0) for event in readable}
@@ -280,7 +281,7 @@ class RecallTool:
         """Return whether the event is a call of the tool itself, or the result of one."""
         call: Event | None = event
         if isinstance(event, Observation):
-            call = find_call(self._store, self._id, event)
+            call = find_call(self._store, self._id, event, [])
         return (
             isinstance(call, Action)
             and call.source == "agent"
@@ -289,8 +290,8 @@ class RecallTool:
 
     def _result_of(self, call: Action) -> list[Event]:
         """Return the result of a call, if it came soon after the call."""
-        later = self._store.events(self._id, call.id + 1, call.id + 1 + ANSWERED_WITHIN)
-        results = (event for event in later if isinstance(event, Observation))
+        later = sound(self._store, self._id, call.id + 1, call.id + 1 + ANSWERED_WITHIN, [])
+        results = (logged.event for logged in later if isinstance(logged.event, Observation))
         of_call = (
             event
             for event in results

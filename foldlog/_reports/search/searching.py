@@ -1245,7 +1245,10 @@ class _Conversation:
         """Return the tool of a call or of a result, which may be named by its call only."""
         call: Event | None = event
         if isinstance(event, Observation) and not event.tool:
-            call = find_call(self._store, self._row.id, event)
+            problems = list[str]()
+            call = find_call(self._store, self._row.id, event, problems)
+            for problem in problems:
+                _note_once(self._unread, problem)
         return call.tool if isinstance(call, Action | Observation) else None
 
     def candidates(self, may_be_in: MayBeIn) -> Iterator[tuple[datetime, Event]]:
@@ -1336,16 +1339,19 @@ class _Conversation:
             start = end
 
 
-def find_call(store: Store, conversation: str, result: Observation) -> Action | None:
-    """Return the call that a result answers, or None if there is none. Cost: one event, or up to
-    200 events if the result does not name the event of its call.
+def find_call(
+    store: Store, conversation: str, result: Observation, unread: list[str]
+) -> Action | None:
+    """Return the call that a result answers, or None if there is none. The problems of events that
+    cannot be read are added to ``unread``. Cost: one event, or 200 events if the result does not
+    name the event of its call.
     """
     if result.cause is not None:
-        named = store.events(conversation, result.cause, result.cause + 1)
-        return next((event for event in named if isinstance(event, Action)), None)
+        named = sound(store, conversation, result.cause, result.cause + 1, unread)
+        return next((logged.event for logged in named if isinstance(logged.event, Action)), None)
     start = max(0, result.id - ANSWERED_WITHIN)
-    earlier = store.events(conversation, start, result.id, reverse=True)
-    calls = (event for event in earlier if isinstance(event, Action))
+    earlier = [logged.event for logged in sound(store, conversation, start, result.id, unread)]
+    calls = (event for event in reversed(earlier) if isinstance(event, Action))
     return next((call for call in calls if call.call_id == result.call_id), None)
 
 

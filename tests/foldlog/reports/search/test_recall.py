@@ -16,6 +16,7 @@ from foldlog.eventstore import ReadTransaction
 from tests.condensers.made import parts_with
 from tests.how_many import examples
 from tests.said import replied, said
+from tests.stored_rows import execute
 
 
 def call(history, tool, result, **arguments):
@@ -66,9 +67,9 @@ def test_only_calls_of_shown_results_are_read(histories, monkeypatch):
     calls_read = []
     find_call = recall_tool.find_call
 
-    def noting(store, conversation, result):
+    def noting(store, conversation, result, unread):
         calls_read.append(result.id)
-        return find_call(store, conversation, result)
+        return find_call(store, conversation, result, unread)
 
     monkeypatch.setattr(recall_tool, "find_call", noting)
     text = tool.recall("wish")
@@ -195,6 +196,37 @@ def test_results_of_the_tool_are_not_found_again(history):
     assert (
         tool.recall(ids=[recorded.id, result.id]) == f"cannot be read: {recorded.id}, {result.id}"
     )
+
+
+def test_a_damaged_event_hides_no_other_event(stored):
+    history = stored["c"]
+    history.append([said("find the pear"), said("find the fig")])
+    call(history, "read", "a pear tree", path="pear.txt")
+    call(history, "read", "a fig tree", path="fig.txt")
+    history.append(CondensationAction(forgotten_event_ids=(0, 1, 2, 3, 4, 5)))
+    damage = "UPDATE events SET body = replace(body, 'pear', 'PEAR') WHERE id IN (0, 2)"
+    execute(stored.store.path, damage)
+    with foldlog.open(stored.store.path) as reopened:
+        tool = reopened["c"].recall_tool()
+        by_ids = tool.recall(ids=[0, 1, 2, 3])
+        assert by_ids.startswith("cannot be read: 0, 2\n")
+        assert ids_in(by_ids) == [1, 3]
+        by_words = tool.recall("tree")
+        assert by_words.startswith("2 events found; 2 could not be read\n")
+        assert ids_in(by_words) == [5, 3]
+        assert tool.recall(ids=[2]) == "cannot be read: 2"
+
+
+def test_a_damaged_result_hides_no_call(stored):
+    history = stored["c"]
+    call(history, "read", "a pear tree", path="fig.txt")
+    call(history, "edit", "done", path="fig.txt")
+    history.append(CondensationAction(forgotten_event_ids=(0, 1, 2, 3)))
+    execute(
+        stored.store.path, "UPDATE events SET body = replace(body, 'pear', 'PEAR') WHERE id = 1"
+    )
+    with foldlog.open(stored.store.path) as reopened:
+        assert ids_in(reopened["c"].recall_tool().recall(path="fig.txt")) == [2, 3, 0]
 
 
 def test_a_call_that_cannot_be_used_is_answered(history):

@@ -77,6 +77,26 @@ def test_search_in_an_erased_conversation_fails(histories, monkeypatch):
         histories.search("gauge", conversation="c")
 
 
+@pytest.mark.parametrize("call_id", ["k", None])
+def test_a_result_of_a_damaged_call_hides_no_other_hit(stored, call_id):
+    for tool in ("damaged", "run"):
+        stored["c"].append(
+            [
+                Action(tool=tool, call_id=call_id, arguments={}),
+                Observation(content="no such file", call_id=call_id),
+            ]
+        )
+    execute(
+        stored.store.path,
+        "UPDATE events SET body = replace(body, 'damaged', 'DAMAGED') WHERE id = 0",
+    )
+    with open_store(stored.store.path) as store:
+        found = search(store, "such file", tool="run")
+    assert [hit.id for hit in found.hits] == [3]
+    (problem,) = found.unread
+    assert "event 0: its checksum does not match" in problem
+
+
 @pytest.mark.parametrize("at", [0, 1])
 def test_damaged_event_that_may_have_the_words_is_named(stored, at):
     for name in ("sound", "damaged"):
