@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Final
 
 try:
-    from isal.isal_zlib import crc32  # for an id, half of zlib's time
+    from isal.isal_zlib import crc32 as crc32  # for an id, half of zlib's time
 except ImportError:
-    from zlib import crc32
+    from zlib import crc32 as crc32
 
 SUFFIX: Final = slice(2, 7)
 """The bytes of a hash that the set stores. The stored bytes and the number of the bucket together
@@ -121,10 +121,3 @@ def index_of(part: bytes, parts: bytes | bytearray) -> int:
         # these bytes are the end of one part and the beginning of the next part
         offset = parts.find(part, offset + 1)
     return -1
-
-
-def checksum(text: str) -> int:
-    """Return a number of four bytes. If two ids have equal numbers, a decoder only decodes more
-    records than it must.
-    """
-    return crc32(text.encode(errors="surrogatepass"))

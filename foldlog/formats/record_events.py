@@ -30,7 +30,6 @@ from foldlog.eventstore.usage import COPIED, PLACED_FROM
 from foldlog.formats.blocks import content_of_parts as content_of_parts, is_blank
 from foldlog.formats.event_places import number
 from foldlog.formats.format import Format, Options, RecordDecoder
-from foldlog.formats.hash_set import checksum
 from foldlog.formats.json_text import key_of
 from foldlog.formats.open_calls import NewestCalls, OpenCalls, describe_supplied
 from foldlog.formats.prompt_changes import Cause, change_of_prompt
@@ -51,6 +50,7 @@ from foldlog.formats.resuming import (
     Facts,
     Past,
     UnknownMembers,
+    checksum,
 )
 from foldlog.formats.unread_fields import unread_fields
 from foldlog.formats.view_members import MemberLink, Members

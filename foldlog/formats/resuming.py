@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct
 
 from foldlog.eventstore import Action, Event
-from foldlog.formats.hash_set import checksum
+from foldlog.formats.hash_set import crc32
 from foldlog.formats.open_calls import OpenCalls
 from foldlog.formats.view_members import Members
 
@@ -248,6 +248,13 @@ class UnknownMembers(Members[Any]):
 
     def follow(self, event: Event, tag: Any) -> None:
         pass
+
+
+def checksum(text: str) -> int:
+    """Return a number of four bytes. If two texts have equal numbers, a decoder only decodes more
+    records than it must.
+    """
+    return crc32(text.encode(errors="surrogatepass"))
 
 
 def microseconds(time: datetime) -> int:

@@ -23,7 +23,7 @@ from foldlog.eventstore import Content, Source
 from foldlog.eventstore.usage import cost_of
 from foldlog.formats.blocks import content_of, content_of_parts, is_blank
 from foldlog.formats.event_fields import parts_in, text_part
-from foldlog.formats.hash_set import checksum
+from foldlog.formats.hash_set import crc32
 from foldlog.formats.record import (
     Fields,
     dict_or_empty,
@@ -293,7 +293,7 @@ class Titles:
         """Return the title that a line sets, or None."""
         awaited = None
         if type(uuid) is str:
-            self.lines.append(checksum(uuid))
+            self.lines.append(number_of(uuid))
             awaited = self.awaiting.pop(uuid, None)
         rank = _RANKS.get(kind, -1)
         if rank < self.rank or type(title) is not str or not title.strip():
@@ -304,7 +304,12 @@ class Titles:
             return title
         if type(leaf) is not str:
             return None
-        if checksum(leaf) in self.lines:
+        if number_of(leaf) in self.lines:
             return title
         self.awaiting[leaf] = title
         return None
+
+
+def number_of(uuid: str) -> int:
+    """Return the number by which the id of a line is remembered. A few ids have equal numbers."""
+    return crc32(uuid.encode(errors="surrogatepass"))

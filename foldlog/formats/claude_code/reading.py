@@ -41,12 +41,11 @@ from foldlog.formats.claude_code.lines import (
     said_beside,
 )
 from foldlog.formats.event_fields import text_part
-from foldlog.formats.hash_set import checksum
 from foldlog.formats.json_text import key_of
 from foldlog.formats.open_calls import NO_RESULT, NewestCalls, Recent
 from foldlog.formats.record import Fields, omit, text_or_none, usage_meta
 from foldlog.formats.record_events import FollowingDecoder, RecordEvents
-from foldlog.formats.resuming import Facts
+from foldlog.formats.resuming import Facts, checksum
 
 Shown = tuple[str | None, bool]
 """The tag of a shown event: the id of its line, and whether the event is a system prompt. A model

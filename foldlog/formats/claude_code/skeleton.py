@@ -23,9 +23,10 @@ from foldlog.formats.claude_code.lines import (
     Kept,
     Titles,
     cost_in,
+    number_of,
     said_beside,
 )
-from foldlog.formats.hash_set import HashSet, checksum
+from foldlog.formats.hash_set import HashSet
 from foldlog.formats.model_calls import UNNAMED
 from foldlog.formats.open_calls import NO_RESULT, describe_supplied
 from foldlog.formats.record import Fields, text_or_none
@@ -263,11 +264,11 @@ class ClaudeCodeSkeleton(Skeleton):
             return
         parent = line.parentUuid
         if line.type in SAID and parent is not UNSET and not (message and _results_in(message)):
-            follows = isinstance(parent, str) and checksum(parent) in parallel.lines
+            follows = isinstance(parent, str) and number_of(parent) in parallel.lines
             if not follows or len(parallel.lines) > _LINES_OF_CALLS_MAX:
                 self._parallel = parallel = _Parallel()
         if line.uuid is not None:
-            parallel.lines.append(checksum(line.uuid))
+            parallel.lines.append(number_of(line.uuid))
         says = message is not None and type(message.content) is list
         if line.type == "assistant" and says and self.reply != parallel.response:
             if parallel.open and parallel.has_answer:
@@ -300,7 +301,7 @@ class ClaudeCodeSkeleton(Skeleton):
             self._side = is_side  # this message decides which chain the View shows
         if is_first or is_side != self._side or not isinstance(parent, str) or parent == before:
             return
-        parent_line = checksum(parent).to_bytes(4)
+        parent_line = number_of(parent).to_bytes(4)
         self._is_missing = not self._kept.continues_from(parent) and parent_line not in ids
         if self._is_missing and parent not in self._missing:
             self._missing.add(parent)
@@ -316,7 +317,7 @@ class ClaudeCodeSkeleton(Skeleton):
 
     def _call_of_view(self, line: _Line, call_id: str, tool: str) -> None:
         if not self._parallel.open and self._parallel.response != self.reply:
-            lines = [] if line.uuid is None else [checksum(line.uuid)]
+            lines = [] if line.uuid is None else [number_of(line.uuid)]
             self._parallel = _Parallel(self.reply or "", lines=lines)
         self._parallel.open[call_id] = tool
 

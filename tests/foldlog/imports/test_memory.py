@@ -16,7 +16,8 @@ from foldlog.formats.claude_code.skeleton import ClaudeCodeSkeleton
 from foldlog.formats.detection import recognize
 from foldlog.formats.files.found_sources import FoundHistory
 from foldlog.formats.files.histories import histories
-from foldlog.formats.hash_set import HashSet, checksum
+from foldlog.formats.hash_set import HashSet
+from foldlog.formats.resuming import checksum
 from foldlog.formats.skeleton import Seen, SourceState
 from foldlog.formats.summed_calls import HASH_BYTES
 from tests.foldlog.imports.imports import figures_of, imported, new_store, set_sizes
