@@ -371,8 +371,7 @@ class StreamedReply:
         complete call. If the store refuses the append, the stream stays open. A second call after
         the end changes nothing.
         """
-        if not self._is_closed:
-            self.begin()
+        if self._open() and not self._is_closed:
             self._append_cut()
         return self.recorded
 

@@ -711,6 +711,8 @@ def test_a_repeated_reply_is_not_written(history):
     with history.stream_reply(idempotency_key="step-1") as third:
         third.feed("Another toy")
     assert second.recorded == third.recorded == third.cancel() == first.recorded
+    fourth = history.stream_reply(idempotency_key="step-1")
+    assert fourth.cancel() == first.recorded
     assert history.version() == 2
     assert history.unfinished_reply() is None
 
