@@ -422,7 +422,7 @@ class Maintenance:
 
         Cost: the method reads all events and records of the searched conversations twice.
         """
-        holds = holding(text)
+        holds = holding(check_text("text", text))
         if by is not None:
             check_text("by", by)
         if holds(check_reason(reason, "receipt")) or holds(by or ""):

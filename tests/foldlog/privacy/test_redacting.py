@@ -57,6 +57,12 @@ def test_a_history_redacts_an_event_once(tmp_path):
     assert bytes_left(tmp_path, ["marigold"]) == []
 
 
+def test_a_number_is_no_text_to_search_for(tmp_path):
+    with api.open(tmp_path / "store.db") as histories:
+        with pytest.raises(TypeError, match="text must be a text, not 4711"):
+            histories.maintenance.redact_matching(4711, reason="asked to")
+
+
 def fill(histories):
     for name in ("a", "b", "c"):
         histories[name].append([said("tulip"), said("rose")])
