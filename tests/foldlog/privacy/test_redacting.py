@@ -58,9 +58,9 @@ def test_a_history_redacts_an_event_once(tmp_path):
 
 
 def test_a_number_is_no_text_to_search_for(tmp_path):
-    with api.open(tmp_path / "store.db") as histories:
-        with pytest.raises(TypeError, match="text must be a text, not 4711"):
-            histories.maintenance.redact_matching(4711, reason="asked to")
+    wording = "text must be a text, not 4711"
+    with api.open(tmp_path / "store.db") as opened, pytest.raises(TypeError, match=wording):
+        opened.maintenance.redact_matching(4711, reason="asked to")
 
 
 def fill(histories):
