@@ -376,6 +376,11 @@ def _encoded_unknown(event: object) -> Encoded:
             "an UnknownEvent needs a text as stored_kind, a whole number as stored_schema, and"
             f" bytes as body, not {short(kind)}, {short(schema)} and {short(event.body)}"
         )
+    if {type(event.shown), type(event.is_structural)} != {bool}:
+        raise InvalidEvent(
+            "an UnknownEvent needs True or False as shown and as is_structural, not"
+            f" {short(event.shown)} and {short(event.is_structural)}"
+        )
     known_type = KINDS.get(kind)
     if known_type is not None and schema <= _STORED_AS[known_type][1]:
         raise InvalidEvent(

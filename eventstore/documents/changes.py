@@ -402,7 +402,7 @@ def _find_repeat(
     if not changed.keys() <= values.keys():
         raise IdempotencyConflict(reading.conversation, key, recalled.first_id)
     if not has_content(last):
-        changed = {name: _as_change(values.get(name, DELETED)) for name in changed}
+        changed = {name: _as_change(values[name]) for name in changed}
     return replace(last, id=NOT_RECORDED, timestamp=None, redacted=None, changed=changed)
 
 

@@ -108,7 +108,7 @@ def erase(
         erased_at=database.now(),
         expected=expected,
         reason=reason,
-        detach_forks=detach_forks,
+        detach_forks=detach_forks and not with_forks,
     )
     doomed: list[tuple[str | int, int | None]] = [(conversation, None)]
     erased_count = 0

@@ -255,6 +255,12 @@ def test_unknown_event_with_fields_of_wrong_types(kind, schema, body):
         encode(UnknownEvent(stored_kind=kind, stored_schema=schema, body=body))
 
 
+@pytest.mark.parametrize("fields", [{"shown": "x"}, {"shown": 1}, {"is_structural": None}])
+def test_unknown_event_whose_marks_are_no_booleans(fields):
+    with pytest.raises(InvalidEvent, match="needs True or False as shown and as is_structural"):
+        encode(UnknownEvent(stored_kind="later", stored_schema=1, body=b"{}", **fields))
+
+
 def test_stored_origin_is_no_alias():
     origin = Origin(format="f", rest={"set": {"a": [1]}})
     event = said("x", origin=origin)

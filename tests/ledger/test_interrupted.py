@@ -335,6 +335,21 @@ def test_a_fork_detached_meanwhile_is_not_erased():
         assert_sound(store)
 
 
+@pytest.mark.usefixtures("small_steps")
+def test_a_fork_with_copies_is_erased_with_its_parent():
+    for transactions in count():
+        recorder = MemoryRecorder()
+        store = Store(recorder)
+        fill(store)
+        kill(recorder, transactions, KILLED["erase, forks detached"])
+        if store.conversation("c").erased_at is not None:
+            break
+        erased(store, "c", with_forks=True, detach_forks=True)
+        assert store.conversation("f").erased_at is not None
+        assert_sound(store)
+    assert transactions > 3  # the fork had copies of some events, and then of all
+
+
 @pytest.mark.parametrize("option", ["with_forks", "detach_forks"])
 @pytest.mark.parametrize("name", ["c", "f"])
 def test_an_erasure_leaves_a_successor_alone(name, option):
