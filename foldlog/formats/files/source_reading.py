@@ -91,7 +91,7 @@ class _Reading:
 
 class LineReading(_Reading):
     """Reads a file with one record in each line. Memory: one block of the file, or one line if it
-    is longer than a block.
+    is longer than a block, and the lines without a record before it.
     """
 
     grows = True
@@ -145,17 +145,17 @@ class LineReading(_Reading):
         """Yield the blocks of the file from the present place on, and call ``add`` for each
         record.
         """
-        held = b""  # Lines without a record belong to the block of the next record.
+        held = list[bytes]()  # Lines without a record belong to the block of the next record.
         with self._open() as file:
             if self.taken:
                 file.seek(self.taken)
             while data := self._next(file):
                 block, end = self._block(data, add)
                 if block.places:
-                    yield self._taken(block, held)
-                    held = b""
+                    yield self._taken(block, b"".join(held))
+                    held = []
                 else:
-                    held += block.raw
+                    held.append(block.raw)
                 if end < len(data):
                     break
         self.is_done = True
