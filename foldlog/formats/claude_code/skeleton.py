@@ -143,6 +143,18 @@ def _is_answer(message: _Message) -> bool:
     return not answers.isdisjoint([block.type for block in message.content])
 
 
+def _is_api_error(line: _Line) -> bool:
+    """Return whether Claude Code wrote the message of a line because of an error of the API. The
+    View hides the text of such a message, but no call.
+    """
+    return line.isApiErrorMessage is True and not (line.message and _calls_in(line.message))
+
+
+def _calls_in(message: _Message) -> list[_Block]:
+    blocks = message.content if type(message.content) is list else []
+    return [block for block in blocks if block.type == "tool_use"]
+
+
 class _Parallel(Struct):
     """The calls of the newest response that has calls, as ``NewestCalls`` has them.
 
@@ -228,13 +240,13 @@ class ClaudeCodeSkeleton(Skeleton):
             else:
                 model = message.model
             self.note_place(skeleton.cwd, skeleton.gitBranch, model)
-        self._find_parent(skeleton)
+        self._find_parent(skeleton, begins_chain=self._begin_chain(skeleton))
         is_of_view = (skeleton.isSidechain is True) == (self._side is True)
         is_summary = kind == "user" and message is not None and skeleton.isCompactSummary is True
         is_compaction = is_summary and is_of_view
         is_answer = message is not None and _is_answer(message)
         self.count_time(skeleton.timestamp, is_activity=not is_compaction, is_answer=is_answer)
-        self.is_shown = is_of_view and skeleton.isApiErrorMessage is not True
+        self.is_shown = is_of_view and not _is_api_error(skeleton)
         self.reply = None
         if is_of_view:
             self._follow(skeleton)
@@ -275,7 +287,20 @@ class ClaudeCodeSkeleton(Skeleton):
                 self.on_finding(describe_supplied([*parallel.open.items()], NO_RESULT))
             self._parallel = _Parallel()
 
-    def _find_parent(self, line: _Line) -> None:
+    def _begin_chain(self, line: _Line) -> bool:
+        """Return whether a line begins the chain that the View shows: the first message, or the
+        first message of the session itself after side chains.
+        """
+        if line.type not in SAID or self._side is False:
+            return False
+        is_side = line.isSidechain is True
+        if self._side and (is_side or line.agentId is not None):
+            return False
+        self._side = is_side
+        self.leave_calls()  # of side chains
+        return True
+
+    def _find_parent(self, line: _Line, *, begins_chain: bool) -> None:
         """Report a message whose parent is no earlier line. After a compaction, a message may name
         a line that the compaction keeps.
         """
@@ -295,11 +320,9 @@ class ClaudeCodeSkeleton(Skeleton):
         parent = line.parentUuid
         if line.type not in SAID:
             return
-        is_side = line.isSidechain is True
-        is_first = self._side is None or (self._side and not is_side and line.agentId is None)
-        if is_first:
-            self._side = is_side  # this message decides which chain the View shows
-        if is_first or is_side != self._side or not isinstance(parent, str) or parent == before:
+        if begins_chain or (line.isSidechain is True) != self._side:
+            return
+        if not isinstance(parent, str) or parent == before:
             return
         parent_line = number_of(parent).to_bytes(4)
         self._is_missing = not self._kept.continues_from(parent) and parent_line not in ids
@@ -402,7 +425,7 @@ class ClaudeCodeSkeleton(Skeleton):
     def _count_reply(self, line: _Line, message: _Message) -> None:
         """Count a line of a reply: its calls or its text, and the usage of the reply."""
         blocks = message.content if type(message.content) is list else []
-        uses = [block for block in blocks if block.type == "tool_use"]
+        uses = _calls_in(message)
         for block in uses:
             self.count_call(block.id, block.name)
             if self.is_shown and block.id:

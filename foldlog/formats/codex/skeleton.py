@@ -116,7 +116,7 @@ class CodexSkeleton(Skeleton):
             self._count_from_agent(payload)
             return
         if not is_activity:
-            self.leave_calls()
+            self._forget_calls(kind)
         if change == "condensation":
             self.state.compactions += 1
         self.count_part(change)
@@ -140,6 +140,14 @@ class CodexSkeleton(Skeleton):
             extra["turns"] = turns + 1
         return "annotation"
 
+    def _forget_calls(self, kind: str) -> None:
+        """Note that a compaction or a rollback takes the open calls out of the View. A rollback of
+        a rollout without any turn takes nothing out.
+        """
+        if kind == "compacted" or "user" in self.state.kinds:
+            self.leave_calls()
+            self.state.extra["forgotten"] = [*self.state.waiting]
+
     def _take_session(self, skeleton: _Line) -> None:
         """Note what the first line of a session says. A fork has such a line of its parent too."""
         extra = self.state.extra
@@ -157,7 +165,8 @@ class CodexSkeleton(Skeleton):
         """Count what a line of the type ``event_msg`` says: an aborted turn, or a usage."""
         notice = skeleton.payload or skeleton
         if notice.type == "turn_aborted":
-            for call_id in [*self.state.waiting]:
+            forgotten = self.state.extra.get("forgotten", ())
+            for call_id in [name for name in self.state.waiting if name not in forgotten]:
                 self.count_result(call_id, failed=True)
                 self.count_time(None)  # such a result has no time
         elif notice.type == "token_count":

@@ -142,6 +142,20 @@ def test_call_of_a_side_chain_is_not_awaited_in_the_session(tmp_path):
     assert figures["state"] == "answer"
 
 
+def test_call_of_a_side_chain_is_not_awaited_after_the_session_begins(tmp_path):
+    figures = figures_of_log(
+        tmp_path, call_line(1, isSidechain=True, agentId="a"), message_line(2, role="assistant")
+    )
+    assert figures["state"] == "answer"
+
+
+def test_log_of_a_side_chain_whose_lines_have_no_ids_has_a_title(tmp_path):
+    line = message_line(1, isSidechain=True, agentId="a")
+    del line["uuid"]
+    figures = figures_of_log(tmp_path, line)
+    assert (figures["title"], figures["state"]) == ("message 1", "request")
+
+
 @pytest.mark.parametrize(
     "end",
     [
@@ -159,6 +173,38 @@ def test_call_before_a_compaction_or_rollback_of_codex_waits_no_more(end, tmp_pa
         tmp_path, {"type": "session_meta", "payload": {"id": "s"}}, *records, end
     )
     assert figures["state"] == "request"
+
+
+CODEX_SESSION = {"type": "session_meta", "payload": {"id": "s"}}
+CODEX_CALL = {
+    "type": "response_item",
+    "payload": {"type": "function_call", "name": "shell", "arguments": "{}", "call_id": "c"},
+}
+
+
+def test_rollback_without_a_turn_leaves_open_calls_as_they_are(tmp_path):
+    rollback = {"type": "event_msg", "payload": {"type": "thread_rolled_back", "num_turns": 1}}
+    figures = figures_of_log(tmp_path, CODEX_SESSION, CODEX_CALL, rollback)
+    assert figures["state"] == "open_call"
+
+
+def test_call_before_a_compaction_does_not_fail_with_a_later_turn(tmp_path):
+    figures = figures_of_log(
+        tmp_path,
+        CODEX_SESSION,
+        CODEX_CALL,
+        {"type": "compacted", "payload": {"message": "walks"}},
+        {**CODEX_CALL, "payload": {**CODEX_CALL["payload"], "call_id": "d"}},
+        {"type": "event_msg", "payload": {"type": "turn_aborted"}},
+    )
+    assert (figures["errors"], figures["state"]) == (1, "error")
+
+
+def test_call_in_the_message_of_an_api_error_is_awaited(tmp_path):
+    figures = figures_of_log(
+        tmp_path, message_line(1), call_line(2, parent="u1", isApiErrorMessage=True)
+    )
+    assert figures["state"] == "open_call"
 
 
 @pytest.mark.parametrize("kind", ["inter_agent_communication", "response_item"])
