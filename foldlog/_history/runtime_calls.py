@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -43,6 +43,19 @@ CURRENT: ContextVar[RuntimeCall | None] = ContextVar("foldlog.tool_call", defaul
 """The call whose tool runs now, in the context of the tool."""
 
 
+class CheckIsAsync(TypeError):
+    """The check of a call is async, so no thread can call it. ``trace`` is what the log says about
+    the call.
+    """
+
+    def __init__(self, trace: CallTrace) -> None:
+        super().__init__(
+            "the check is async and did not run, because its tool is not async; define both with"
+            " 'async def', or neither"
+        )
+        self.trace = trace
+
+
 @dataclass(frozen=True)
 class RuntimeCall:
     """A call that another runtime runs. ``pool`` runs the appends of an async tool."""
@@ -62,6 +75,9 @@ class RuntimeCall:
 
         The first call of this method with a ``Histories`` also reads the effects of other workers
         that have no outcome. Before the tool runs, the model gets a message about these effects.
+
+        Raises ``CheckIsAsync`` if an async check has to run first. Then call ``begin_again`` unless
+        the check finds an outcome.
         """
         if rule.repeat == "safe":
             return "", None
@@ -101,14 +117,23 @@ class RuntimeCall:
         self, history: History, rule: effects.EffectRule, trace: CallTrace
     ) -> tuple[str, Any]:
         """Do as ``begin`` for a call that has begun before, and may have run."""
+        if inspect.iscoroutinefunction(rule.check):
+            raise CheckIsAsync(trace)
         if rule.check is not None:
             outcome = effects.look_up(rule.check, trace.key, trace.call)
             if outcome is not None:
                 return trace.key, outcome
         if rule.is_run_once:
             return trace.key, self._tell_model(history, [trace])
-        self._mark(history, trace.call, len(trace.marks) + 1)
+        self.begin_again(trace)
         return trace.key, None
+
+    def begin_again(self, trace: CallTrace) -> None:
+        """Record that the tool of a call that may have run begins again. Raises
+        ``IdempotencyConflict`` if another worker has begun it since ``trace`` was read.
+        """
+        history = self.histories[self.conversation]
+        self._mark(history, trace.call, len(trace.marks) + 1)
 
     def _tell_model(self, history: History, traces: Sequence[CallTrace]) -> str:
         """Return the message for the model that these calls may have run, and record that the model
@@ -180,7 +205,7 @@ def effect(
 
         async def run_async(*args: Any, **kwargs: Any) -> Any:
             call = _current(tool)
-            key, answer = await call.pool.run(partial(call.begin, _for_thread(rule)))
+            key, answer = await _begin_async(call, rule)
             key_argument = {"key": key} if takes_key else {}
             if answer is None:
                 return await tool(*args, **kwargs, **key_argument)
@@ -205,21 +230,18 @@ def effect(
     return mark_tool
 
 
-def _for_thread(rule: effects.EffectRule) -> effects.EffectRule:
-    """Return a rule whose check a thread can call: an async check runs in the event loop of the
-    caller, and the thread waits for its outcome.
+async def _begin_async(call: RuntimeCall, rule: effects.EffectRule) -> tuple[str, Any]:
+    """Do as ``RuntimeCall.begin`` in a thread. An async check runs in the event loop of the caller
+    instead, and holds no thread while it runs.
     """
-    check = rule.check
-    if check is None or not inspect.iscoroutinefunction(check):
-        return rule
-    import asyncio  # a program without async tools need not load it
-
-    loop = asyncio.get_running_loop()
-
-    def check_in_loop(key: str, call: Action) -> Any:
-        return asyncio.run_coroutine_threadsafe(check(key, call), loop).result()
-
-    return replace(rule, check=check_in_loop)
+    try:
+        return await call.pool.run(partial(call.begin, rule))
+    except CheckIsAsync as needed:
+        trace = needed.trace
+    outcome = await cast("Any", rule.check)(trace.key, trace.call)
+    if outcome is None:
+        await call.pool.run(partial(call.begin_again, trace))
+    return trace.key, outcome
 
 
 def _current(tool: Callable[..., Any]) -> RuntimeCall:

@@ -16,6 +16,7 @@ from foldlog import Action, Observation, aio
 from foldlog._history import runtime_calls, started_calls
 from foldlog._history.effects import MARK, EffectRule, end_elsewhere
 from foldlog._history.started_calls import StartedCalls
+from foldlog._history.threads import ThreadPool
 from foldlog.errors import InvalidArgument
 from foldlog.runtimes import CURRENT, RuntimeCall, note_left_behind
 from tests.said import said
@@ -217,6 +218,60 @@ def test_an_async_check_runs_in_the_loop_of_its_tool(
     assert states(histories)[0][1] == attempts
 
 
+@pytest.fixture
+def one_thread():
+    pool = ThreadPool("one", 1)
+    yield pool
+    pool.close()
+
+
+def test_an_async_check_holds_no_thread(histories, restarted, one_thread):
+    """Otherwise checks of many calls would wait for threads that wait for them."""
+
+    async def look(key, call):
+        return await one_thread.run(lambda: f"{call.tool} is known")
+
+    @foldlog.effect(check=look)
+    async def pay(to):
+        return f"paid {to}"
+
+    async def run():
+        with calling(histories, "k"):
+            CURRENT.set(replace(CURRENT.get(), pool=one_thread))
+            await pay("ann")
+            restarted()
+            assert await pay("ann") == "pay is known"
+
+    asyncio.run(run())
+
+
+def test_a_cancellation_reaches_an_async_check(histories, restarted):
+    cancelled = []
+
+    async def look(key, call):
+        asyncio.current_task().cancel()
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            cancelled.append(call.tool)
+            raise
+
+    @foldlog.effect(check=look)
+    async def pay(to):
+        return f"paid {to}"
+
+    async def run():
+        with calling(histories, "k"):
+            await pay("ann")
+            restarted()
+            await pay("ann")
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(run())
+    assert cancelled == ["pay"]
+    assert states(histories) == [("unknown", 1)]
+
+
 def test_an_async_check_of_a_sync_tool_is_refused(histories, restarted):
     async def look(key, call):
         return None
@@ -224,7 +279,7 @@ def test_an_async_check_of_a_sync_tool_is_refused(histories, restarted):
     with calling(histories, "k"):
         tool([])("ann")
         restarted()
-        with pytest.raises(TypeError, match="the check returned a coroutine and did not run"):
+        with pytest.raises(TypeError, match="the check is async and did not run"):
             tool([], check=look)("ann")
     assert states(histories) == [("unknown", 1)]
 
