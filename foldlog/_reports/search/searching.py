@@ -111,6 +111,10 @@ ANSWERED_WITHIN: Final = 200
 """The call of a result is sought in this number of events before the result, and the result of a
 call in this number of events after it.
 """
+_ANSWERED_SOON: Final = 8
+"""Most calls are in this number of events before their results. To read these events first takes
+0.6 s for 500 hits, and to read all 200 at once 3.4 s.
+"""
 _STEP: Final = 64 * 1024
 """The number of characters that are searched at once. ``re`` holds the interpreter's lock
 meanwhile (0.2 s for 14 MB), and an append of another thread takes the lock some ten times.
@@ -1343,16 +1347,21 @@ def find_call(
     store: Store, conversation: str, result: Observation, unread: list[str]
 ) -> Action | None:
     """Return the call that a result answers, or None if there is none. The problems of events that
-    cannot be read are added to ``unread``. Cost: one event, or 200 events if the result does not
-    name the event of its call.
+    cannot be read are added to ``unread``. Cost: one event if the result names the event of its
+    call. Otherwise the few events before the result, and 200 events if the call is not among them.
     """
     if result.cause is not None:
         named = sound(store, conversation, result.cause, result.cause + 1, unread)
         return next((logged.event for logged in named if isinstance(logged.event, Action)), None)
-    start = max(0, result.id - ANSWERED_WITHIN)
-    earlier = [logged.event for logged in sound(store, conversation, start, result.id, unread)]
-    calls = (event for event in reversed(earlier) if isinstance(event, Action))
-    return next((call for call in calls if call.call_id == result.call_id), None)
+    stop = result.id
+    for count in (_ANSWERED_SOON, ANSWERED_WITHIN):
+        start = max(0, result.id - count)
+        earlier = [logged.event for logged in sound(store, conversation, start, stop, unread)]
+        for event in reversed(earlier):
+            if isinstance(event, Action) and event.call_id == result.call_id:
+                return event
+        stop = start
+    return None
 
 
 def _runs(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
