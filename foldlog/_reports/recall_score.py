@@ -15,6 +15,7 @@ from foldlog._reports.answers.comparison import MissingDocument
 from foldlog.condensers import is_masked
 from foldlog.eventstore import Action, Annotation, CondensationSummary, Content, Event
 from foldlog.projections import View, begins_reply
+from foldlog.projections.messages.content import MEDIA
 
 _TERM = re.compile(r"[^\W\d][\w./-]{5,}|\d{6,}")
 _IN_A_NAME = re.compile(r"[\d_/.]|[^\W\d_A-Z][A-Z]")
@@ -77,14 +78,14 @@ def event_words(event: Event) -> set[str]:
 
 
 def event_texts(event: Event) -> list[str]:
-    """Return the texts in an event, without images and files."""
+    """Return the texts in an event, without images, files, sounds and videos."""
     match event:
         case Action():
-            value: Any = (_in_words(event.thought), parse(event.arguments))
+            value: Any = (_without_media(event.thought), parse(event.arguments))
         case Annotation():
             value = event.data
         case _:
-            value = _in_words(getattr(event, "content", ""))
+            value = _without_media(getattr(event, "content", ""))
     return [text for _, text in named_in(value)]
 
 
@@ -138,11 +139,11 @@ def is_near(text: str, term: str, words: Set[str]) -> bool:
     return False
 
 
-def _in_words(content: Content) -> Content:
-    """Return content without its images and files."""
+def _without_media(content: Content) -> Content:
+    """Return content without its images, files, sounds and videos."""
     if isinstance(content, str):
         return content
-    return tuple(part for part in content if part.get("type") not in ("image_url", "image", "file"))
+    return tuple(part for part in content if part.get("type") not in MEDIA)
 
 
 class Needs:

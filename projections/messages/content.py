@@ -43,6 +43,10 @@ _TEXT_PARTS = ("text", "input_text", "output_text")
 """The types that a part with a text has at the several servers."""
 _IMAGES = ("image", "image_url", "input_image")
 """The types that a part with an image has at the several servers."""
+_FILES = ("file", "input_file", "document")
+"""The types that a part with a file has at the several servers."""
+MEDIA = (*_IMAGES, *_FILES, "input_audio", "video_url")
+"""The types of all parts with an image, a file, a sound or a video."""
 _BEGINNINGS = (
     (b"\x89PNG", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -187,7 +191,7 @@ def parts_of(content: Content) -> list[Part]:
             parts += parts_of(part["refusal"])
         elif kind in _IMAGES:
             parts.append(_image(part))
-        elif kind in ("file", "input_file", "document"):
+        elif kind in _FILES:
             parts += _file(part)
         else:
             copied = copy_part(part)

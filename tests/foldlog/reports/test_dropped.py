@@ -2,6 +2,8 @@
 the Views.
 """
 
+from operator import itemgetter
+
 import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
@@ -278,3 +280,20 @@ def test_names_of_tools_are_not_needed_again():
     )
     assert [term.term for term in result.terms] == ["in_progress", "src/alpha.py", "todo_list"]
     assert [term.term for term in result.needed] == ["src/alpha.py"]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image_url", "image_url": {"url": "JVBERi0x"}},
+        {"type": "input_image", "image_url": "JVBERi0x"},
+        {"type": "document", "source": {"type": "base64", "data": "JVBERi0x"}},
+        {"type": "input_file", "file_data": "JVBERi0x"},
+        {"type": "input_audio", "input_audio": {"data": "JVBERi0x", "format": "wav"}},
+        {"type": "video_url", "video_url": {"url": "JVBERi0x"}},
+    ],
+    ids=itemgetter("type"),
+)
+def test_texts_of_an_event_are_without_its_media(part):
+    event = Message(source="user", content=[{"type": "text", "text": "Look at this."}, part])
+    assert event_texts(event) == ["Look at this."]
