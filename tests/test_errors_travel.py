@@ -15,7 +15,14 @@ import foldlog
 from tests.adapters_list import ADAPTERS
 
 COPIES = [lambda error: pickle.loads(pickle.dumps(error)), copy.copy, copy.deepcopy]
-VALUES = {"str": "c1", "int": 7, "int | None": None, "bool": True, "tuple[str, ...]": ("f1", "f2")}
+VALUES = {
+    "str": "c1",
+    "int": 7,
+    "int | None": None,
+    "bool": True,
+    "tuple[str, ...]": ("f1", "f2"),
+    "Content": [{"type": "text", "text": "no room"}],
+}
 
 
 def exceptions() -> Iterator[type[Exception]]:

@@ -50,7 +50,7 @@ from foldlog._testing.prompts import (
 from foldlog._testing.run_file import Run, read_run
 from foldlog._testing.server import ModelServer
 from foldlog.condensers import Condenser
-from foldlog.eventstore import Action, Content, InvalidArgument
+from foldlog.eventstore import Action, Content, EventStoreError, InvalidArgument
 from foldlog.eventstore.arguments import check_whole
 from foldlog.formats.record import joined_text
 from foldlog.formats.replies import events_of_reply
@@ -64,7 +64,7 @@ Model: TypeAlias = Callable[[Mapping[str, Any]], Any]
 """Gets the body of a request, and returns the reply of a model as ``append_reply`` accepts it."""
 
 
-class ToolFailed(Exception):
+class ToolFailed(EventStoreError):
     """A recorded call of a tool failed. ``content`` is its result, and the text of the error is the
     text of the result.
     """
