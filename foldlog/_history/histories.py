@@ -395,10 +395,11 @@ class Histories:
         return tuple(self[name] for name in imported)
 
     def find(self, source_id: Any, *, format: str) -> tuple[FoundEvent, ...]:
-        """Return the events with this source id in any history. The method finds only events that
-        were appended with ``dedupe="origin"``.
+        """Return the events with this source id in any history. The method finds the events that
+        were appended with ``dedupe="origin"``, and all that a history had before its first such
+        append.
 
-        Cost: the method reads the events that it returns, whatever the size of the store.
+        Cost: a query, and another one for each returned event, whatever the size of the store.
         """
         return find(self.store.database, format, source_id)
 

@@ -112,7 +112,8 @@ def well_formed(text: str) -> str:
 
 def _encode(value: Any) -> bytes | None:
     """Write ``value`` as JSON with msgspec, which takes a third of the time of ``json``. Return
-    None if msgspec and ``json`` may write different texts, for example for an infinite number.
+    None if msgspec cannot write the value, or may have written an infinite number or ``NaN`` as
+    ``null``. Some numbers have other digits than ``json`` writes, such as ``1e16`` for ``1e+16``.
     """
     import msgspec  # imported here, because the help of a command does not need msgspec
 

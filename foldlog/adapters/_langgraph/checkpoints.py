@@ -547,8 +547,9 @@ class Checkpoints:
         return events, records, recorders[0] if recorders else None
 
     def _keys_despite_redactions(self, newest: _Newest, new: Listed) -> Sequence[bytes]:
-        """Return the keys of the new records. If a new record repeats the content of a redacted
-        record, return the key of the redacted record for it.
+        """Return the keys of the new records. If a new record has the id of a redacted record,
+        return the key of the redacted record for it: it stays redacted, and what the graph brings
+        under its id is not stored.
         """
         old = newest.records
         instead = dict[Any, bytes]()
