@@ -634,4 +634,5 @@ class _BatchSubscription(PollingSubscription):
             if rows:
                 fields = last.conversation, last.row.id, "", b""
                 return [_Batch(*fields, id=position, rows=tuple(rows))]
+            self._last_notification_id = position  # no later call reads these rows again
         return ()
