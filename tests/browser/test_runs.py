@@ -115,6 +115,16 @@ def test_facet_of_a_tool_with_errors(listed):
     listed.wait("document.querySelector('[aria-label=\"Tool with errors\"]')")
 
 
+def test_proposed_line_has_one_value_of_a_facet(listed):
+    listed.run(f"{V}.choose('fix tool:Bash')")
+    assert shown(listed, 1) == ["fix the importer"]
+    options = "document.querySelectorAll('#facet-words option')"
+    listed.wait(f"{options}[0]?.value.startsWith('fix ')")
+    lines = listed.ask(f"Array.from({options}, (each) => each.value)")
+    assert "fix tool:Bash" in lines
+    assert {line.count("tool:") for line in lines} == {1}
+
+
 def test_facet_finds_runs_with_a_note(page, runs):
     home(page, runs, 3)
     assert page.ask("!document.querySelector('.facets').innerText.includes('with a note')")

@@ -198,10 +198,15 @@ export class Runs {
       .replace(/\s+/g, " ");
   }
 
-  // Add a word to the search line, or remove it. Of most facets, only one value is chosen.
+  // The search line to which a word of a facet can be added. Of most facets, only one value is chosen.
+  lineBeside(key) {
+    return this.without((other) => other === key && !SEVERAL.has(key)).trim();
+  }
+
+  // Add a word to the search line, or remove it.
   toggle(key, value) {
     if (this.isOn(key, value)) this.choose(this.without((other, its) => other === key && its === value));
-    else this.choose(`${this.without((other) => other === key && !SEVERAL.has(key))} ${wordOf(key, value)}`);
+    else this.choose(`${this.lineBeside(key)} ${wordOf(key, value)}`);
   }
 
   // Choose the runs whose last event is between two days. Without days, choose all days.
@@ -517,7 +522,10 @@ export class Runs {
       ...this.fleet.facets
         .filter((facet) => facet.what !== "tool errors")
         .slice(0, 200)
-        .map((facet) => el("option", { value: `${this.plain ? `${this.line} ` : ""}${facet.what}:${facet.name}` })),
+        .map(({ what, name }) => {
+          const before = this.plain ? `${this.lineBeside(what)} ` : "";
+          return el("option", { value: `${before}${wordOf(what, name)}` });
+        }),
     );
   }
 
