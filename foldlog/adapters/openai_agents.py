@@ -376,6 +376,8 @@ class FoldlogSession(OpenHistories):
 
     @to_its_end
     def _append_copied(self, items: list[Any]) -> int:
+        if self._stream:
+            self._take_up()
         _, count = self._append_new_items(
             self.history.id, items, "items", _FORMAT, _unchanged, _unchanged
         )

@@ -1,7 +1,7 @@
 """Replies that are stored while the model writes them: ``stream=True``."""
 
 import pytest
-from agents import Agent, Model, Runner, function_tool
+from agents import Agent, Model, Runner, SQLiteSession, function_tool
 from openai.types.responses import (
     Response,
     ResponseCompletedEvent,
@@ -186,6 +186,26 @@ async def test_the_next_run_takes_up_a_reply_whose_model_failed(histories):
     model = WritingModel(lambda items: WORDS)
     await run(session, model, "go on")
     assert model.prompts == [["go", "Kites ", "go on"]]
+
+
+async def test_a_copy_takes_up_a_reply_whose_model_failed(histories):
+    session = FoldlogSession("7", histories, stream=True)
+
+    def break_off(items):
+        yield "Kites "
+        raise ConnectionError("gone")
+
+    with pytest.raises(ConnectionError):
+        await run(session, WritingModel(break_off), "go")
+    theirs = SQLiteSession("7")
+    texts = ["go", "Kites ", "go on"]
+    roles = ["user", "assistant", "user"]
+    await theirs.add_items(
+        [{"role": role, "content": text} for role, text in zip(roles, texts, strict=True)]
+    )
+    assert await session.copy_from(theirs) == 1
+    assert [item["content"] for item in await session.get_items()] == texts
+    theirs.close()
 
 
 async def test_without_the_option_nothing_is_streamed(histories):
