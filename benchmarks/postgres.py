@@ -21,6 +21,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import click
@@ -126,29 +127,28 @@ def library(primary: Server, writers: int, batch: int) -> Iterator[Append]:
 
 def events_a_second(append: Append, writers: int, batch: int, seconds: float) -> float:
     """Return the events a second of several writers. Each writer appends to its own conversation,
-    as fast as it can.
+    as fast as it can. Raises the error of a writer that fails.
     """
-    counts = [0] * writers
-    start = threading.Barrier(writers + 1)
+    conversations = [uuid.uuid4().hex for _ in range(writers)]
+    all_started = threading.Barrier(writers)
 
-    def write(writer: int) -> None:
-        conversation = uuid.uuid4().hex
+    def begin(conversation: str) -> None:
+        all_started.wait()  # each writer then needs its own connection
         append(conversation, 0)
-        start.wait()
-        while time.monotonic() < ends[0]:
-            counts[writer] += batch
-            append(conversation, counts[writer])
 
-    ends = [float("inf")]
-    threads = [threading.Thread(target=write, args=(n,)) for n in range(writers)]
-    for thread in threads:
-        thread.start()
-    start.wait()
-    began = time.monotonic()
-    ends[0] = began + seconds
-    for thread in threads:
-        thread.join()
-    return sum(counts) / (time.monotonic() - began)
+    def write(conversation: str) -> int:
+        version = batch
+        while time.monotonic() < end:
+            append(conversation, version)
+            version += batch
+        return version - batch
+
+    with ThreadPoolExecutor(writers) as pool:
+        list(pool.map(begin, conversations))
+        began = time.monotonic()
+        end = began + seconds
+        events = sum(pool.map(write, conversations))
+        return events / (time.monotonic() - began)
 
 
 def appending(
