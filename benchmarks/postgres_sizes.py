@@ -107,6 +107,7 @@ def figures(server: Server, conversations: int) -> dict[str, str]:
                 f"{wal / _APPENDS:,.0f} bytes of WAL, {numbers / _APPENDS:.2f} transaction numbers"
             )
         found["a server process, one store"] = f"{private_mib(server, 'sizes'):.1f} MiB"
+    events = size("count(*) FROM foldlog.events")  # with the events of the appends
     with foldlog.open(url) as histories:
         search = per_second(server, events, lambda: list(histories.search("nowhere")))
         found["search without an index"] = search
