@@ -111,22 +111,10 @@ class RecordedRun:
         if not {*ignore} <= {*_IGNORED}:
             raise InvalidArgument(f"ignore is {ignore!r}; list any of {', '.join(_IGNORED)}")
         self._open = ExitStack()
-        self._path = None
+        self._path: Path | None = None
         self._run = Run("", {}, [])
-        if isinstance(run, History):
-            self.history = run
-        elif conversation is not None:
-            url = os.fspath(run)
-            if "://" not in url and not os.path.exists(url):
-                raise InvalidArgument(f"there is no store {url}")
-            histories = open_histories(url)
-            self.history = self._open.enter_context(histories)[conversation]
-        else:
-            self._path = Path(run)
-            self._run = read_run(self._path)
-            self.history = self._open.enter_context(open_histories("memory:"))[self._run.id]
-            self._run.fill(self.history)
         try:
+            self.history = self._open_history(run, conversation)
             self.calls: Sequence[RecordedCall] = self._calls_before(until)
             self._results = recorded_results(self.history)
             self._groups = groups_of_parallel_results(self.history.events())
@@ -144,6 +132,23 @@ class RecordedRun:
         self._recorded_tools = set[str]()
         self._is_closed = False
         self.failure: Exception | None = None
+
+    def _open_history(
+        self, run: str | os.PathLike[str] | History, conversation: str | None
+    ) -> History:
+        """Return the recorded history. If its store is opened here, ``close`` closes the store."""
+        if isinstance(run, History):
+            return run
+        if conversation is not None:
+            url = os.fspath(run)
+            if "://" not in url and not os.path.exists(url):
+                raise InvalidArgument(f"there is no store {url}")
+            return self._open.enter_context(open_histories(url))[conversation]
+        self._path = Path(run)
+        self._run = read_run(self._path)
+        history = self._open.enter_context(open_histories("memory:"))[self._run.id]
+        self._run.fill(history)
+        return history
 
     def _calls_before(self, until: int | None) -> Sequence[RecordedCall]:
         """Return the first ``until`` calls of the model, or all. Raises ``InvalidArgument`` if

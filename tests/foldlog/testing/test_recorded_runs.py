@@ -589,7 +589,7 @@ def test_a_server_on_this_machine_speaks_three_apis(path, stream, recorded):
     run = replay(recorded, until=1)
     with run:
         answer = ask(run.url, path, body)
-    assert all(part in answer for part in ("I pay.", "pay", "c0", "euros"))
+    assert all(part in answer for part in ("I pay.", '"pay"', "c0", "euros"))
     assert answer.startswith(("data:", "event:")) == stream
 
 
@@ -824,7 +824,27 @@ def test_an_option_that_would_check_less_is_refused(options, problem, recorded):
         replay(recorded, **options)
 
 
-def test_a_run_that_is_refused_leaves_no_store_open(recorded, monkeypatch):
+def replay_without_id(recorded, folder):
+    text = recorded.read_text()
+    assert text.startswith('{"foldlog_run": "pay"')
+    recorded.write_text(text.replace('"pay"', '""', 1))
+    replay(recorded)
+
+
+def replay_wrong_id(recorded, folder):
+    api.open(folder / "foldlog.db").close()
+    replay(folder / "foldlog.db", 7)
+
+
+REFUSED = {
+    "too few calls": lambda recorded, folder: replay(recorded, until=4),
+    "file without an id": replay_without_id,
+    "id that is no text": replay_wrong_id,
+}
+
+
+@pytest.mark.parametrize("refused", REFUSED)
+def test_a_run_that_is_refused_leaves_no_store_open(refused, recorded, tmp_path, monkeypatch):
     opened = []
 
     def open_noted(url):
@@ -832,9 +852,9 @@ def test_a_run_that_is_refused_leaves_no_store_open(recorded, monkeypatch):
         return opened[-1]
 
     monkeypatch.setattr(recorded_runs, "open_histories", open_noted)
-    with pytest.raises(InvalidArgument):
-        replay(recorded, until=4)
-    with pytest.raises(StoreRefused, match="was closed"):
+    with pytest.raises((InvalidArgument, TypeError)):
+        REFUSED[refused](recorded, tmp_path)
+    with pytest.raises(StoreRefused, match=r"(was|is) closed"):
         opened[0]["pay"].version()
 
 
