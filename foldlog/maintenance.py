@@ -16,6 +16,7 @@ from collections.abc import (
 from contextlib import closing, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from foldlog._privacy.erasing import (
@@ -167,10 +168,13 @@ class Maintenance:
     def verify_against(self, note: StoreCheckpoint) -> tuple[Verdict, ...]:
         """Check that every event is unchanged, and that no history was changed, shortened, removed
         or replaced since a checkpoint. See ``proof.comparison.verify_against``. If an import
-        got events since then, also compare them with its records.
+        got events since then, also compare them with its records. Raises ``TypeError`` if ``note``
+        is not a ``StoreCheckpoint``.
         """
         from foldlog._reports.records.compared_imports import verify_with_records  # all formats
 
+        if not isinstance(note, signed_note.StoreCheckpoint):
+            raise TypeError(f"note must be a StoreCheckpoint, not {short(note)}")
         return tuple(verify_with_records(self._store, note))
 
     def rekey(

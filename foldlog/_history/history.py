@@ -278,6 +278,8 @@ class History(HistoryRun):
         from foldlog._reports.figures.documents import trees_of
         from foldlog._reports.hand_overs import hand_overs
 
+        if not isinstance(about, str):
+            check_whole("about", about)
         return hand_overs(self._store, self._views, trees_of(self._store), self.id, about).agents
 
     def stats(

@@ -121,6 +121,11 @@ def test_who_redacts_is_a_text(opened):
         opened.maintenance.redact_matching("marigold", reason="policy", by=5)
 
 
+def test_the_text_of_a_checkpoint_is_no_checkpoint(opened):
+    with pytest.raises(TypeError, match="note must be a StoreCheckpoint, not 'foldlog"):
+        opened.maintenance.verify_against(str(opened.maintenance.checkpoint()))
+
+
 def test_many_forks_of_forks_are_erased(few_frames, histories):
     history = histories["c"]
     for number in range(few_frames):

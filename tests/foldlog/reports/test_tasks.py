@@ -652,6 +652,9 @@ def test_call_says_what_was_not_handed_over(foldlog):
         (answer,) = histories["top"].hand_overs(1)
         with pytest.raises(InvalidArgument, match=r"event 0 of 'top' began no sub-agent.*did: 1$"):
             histories["top"].hand_overs(0)
+        for about in (None, True):
+            with pytest.raises(TypeError, match=f"about must be a whole number, not {about}"):
+                histories["top"].hand_overs(about)
     assert [(term.term, term.needed_in) for term in answer.not_given] == [("key_0042", None)]
     assert [(each.term, each.event, each.needed_in) for each in answer.not_returned] == [
         ("libexpat_2", 4, 4)
