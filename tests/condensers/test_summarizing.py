@@ -370,6 +370,7 @@ def test_a_cut_state_has_the_written_fields(written, last):
     assert action.metadata["cut"] is True
     assert "**User Context**: a parser." in action.summary
     assert f"**Pending Tasks**: {last}\n" in action.summary
+    assert "half" not in action.summary
 
 
 def test_each_reset_shows_less_of_each_event():

@@ -98,8 +98,10 @@ def test_one_worker_drives_and_the_next_waits(workers, events):
         assert second._fence is None, "it may append without a lease"
         first.append(said("from the worker"))
         user.append(said("from a user"))
-        waiting = threading.Thread(target=lambda: second.lease(wait_s=60, worker="two").__enter__())
+        block = second.lease(wait_s=60, worker="two")
+        waiting = threading.Thread(target=block.__enter__)
         waiting.start()
+        until(lambda: block._seen[0])  # it has found the lease of the first worker
     waiting.join()
     assert not lease.held
     assert first.current_lease().worker == "two"

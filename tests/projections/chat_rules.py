@@ -314,7 +314,7 @@ def _result(at, role, block, used):
         yield f"{at}: {kinds} in a result"
     for each in inner:
         yield from _block(at, role, each, used)
-    if block.get("is_error") and kinds != {"text"}:
+    if block.get("is_error") and not kinds <= {"text"}:
         # 'all content must be type "text" if "is_error" is true'
         yield f"{at}: an error without a text alone"
 

@@ -676,8 +676,8 @@ class Store:
             raise Refused("ConversationErased")
 
     def check_importable(self, name, source):
-        """Refuse a history that does not begin with the events of the conversation, or that would
-        bring back an event that is redacted there.
+        """Refuse a history that differs from the conversation in an event that both have, or that
+        would bring back an event that is redacted there. A shorter history is accepted.
         """
         conversation = self.get_or_new(name)
         for event, stored in zip(source, conversation.events, strict=False):
