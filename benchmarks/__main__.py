@@ -92,8 +92,10 @@ def main(
 ) -> None:
     """Measure the questions that have targets, or only those with MATCHING in their names. The
     scale smoke is a small run to see that everything works. The exit status is 1 if a measurement
-    fails, or if a full run misses a target.
+    fails, or if a full run misses a target. Nothing is published if a measurement fails.
     """
+    if publish and (pages or count or record):
+        raise click.UsageError("--publish measures; use it without --pages, --counts and --record")
     if record:
         counts.record()
     if count:
@@ -117,7 +119,7 @@ def main(
     run = as_json(answers, failed, f"{load:.1f} to {os.getloadavg()[0]:.1f}", command)
     results.mkdir(parents=True, exist_ok=True)
     (results / f"{scale}.json").write_text(run)
-    if publish:
+    if publish and not failed:
         speed_page.PUBLISHED.write_text(f"{run}\n", encoding="utf-8")
         speed_page.write(questions())
     if failed or (scale == "full" and not all(answer.holds for answer in answers)):

@@ -4,6 +4,7 @@ import json
 import os
 from dataclasses import replace
 
+import click
 import pytest
 
 import benchmarks.__main__
@@ -44,6 +45,34 @@ def test_nothing_is_published_under_load(program, monkeypatch):
     monkeypatch.setattr(program, "measure", lambda *_: pytest.fail("it was measured"))
     with pytest.raises(SystemExit, match=r"The load average is 1\.2.*Nothing was published"):
         program.main(["--publish"])
+
+
+def test_a_failed_measurement_is_not_published(tmp_path, monkeypatch):
+    def fails(scale, folder):
+        raise TimeoutError
+
+    published = tmp_path / "speed.json"
+    failing = replace(_question(), measure=fails)
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.1, 0.1, 0.1))
+    monkeypatch.setattr(benchmarks.__main__, "questions", lambda matching="": [failing])
+    monkeypatch.setattr(speed_page, "PUBLISHED", published)
+    monkeypatch.setattr(speed_page, "write", lambda questions: None)
+    with pytest.raises(SystemExit):
+        main(["--publish", "--results", str(tmp_path)])
+    assert not published.exists()
+
+
+@pytest.mark.parametrize("other", ["--pages", "--counts", "--record"])
+def test_publish_is_not_silently_left_out(other, monkeypatch):
+    for module, name in (
+        (benchmarks.counts, "record"),
+        (benchmarks.counts, "print_compared"),
+        (speed_page, "write"),
+        (benchmarks.__main__.report, "publish"),
+    ):
+        monkeypatch.setattr(module, name, lambda *_: None)
+    with pytest.raises(click.UsageError, match="--publish measures"):
+        main(["--publish", other], standalone_mode=False)
 
 
 def test_page_and_readme_show_published_figures():
