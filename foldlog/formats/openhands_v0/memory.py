@@ -133,7 +133,7 @@ def text_of_ending(metadata: Fields) -> str:
 
 class Recollection:
     """The knowledge that V0 recalled in one history. The model gets a piece of knowledge only once,
-    unless the piece was forgotten.
+    unless the piece was forgotten or has no name.
     """
 
     def __init__(self) -> None:
@@ -155,7 +155,8 @@ class Recollection:
             content = text_or_empty(fields, "content")
             trigger = text_or_empty(fields, "trigger")
             if content and name not in self._source_ids:
-                self._source_ids[name] = source_id
+                if name:
+                    self._source_ids[name] = source_id
                 cause = f", called for by the word {trigger!r}" if trigger else ""
                 lines.append(f"Knowledge about {name}{cause}:")
                 lines.append(content)
