@@ -75,8 +75,8 @@ def dropped_by(
 ) -> Dropped | None:
     """Return what a condensation dropped: the condensation with this id, or by default the newest.
     Return None if the conversation has no condensation. Raises ``InvalidArgument`` if no
-    condensation has the id. Cost: the function reads two Views, and at most 10,000 events after the
-    condensation.
+    condensation has the id. Cost: the function reads two Views, and at most ``EVENTS_AFTER`` events
+    after the condensation.
     """
     version = store.version(conversation)
     if condensation is None:
@@ -94,10 +94,11 @@ def dropped_by(
 def dropped_in(
     store: Store, conversation: str, start: int = 0, stop: int | None = None
 ) -> list[Dropped]:
-    """Return what each of the newest 50 condensations between ``start`` and ``stop`` dropped.
-    Raises ``CorruptEvent`` if an event is damaged. Cost: the function reads two Views for each
-    condensation, and the View before the first condensation. The function also reads the events
-    from the first condensation on, and at most 10,000 events after the last condensation.
+    """Return what each of the ``NEWEST`` newest condensations from ``start`` to ``stop`` dropped.
+    Raises ``CorruptEvent`` if an event is damaged. Cost: the function reads all structural events,
+    two Views for each condensation, and the View before the first condensation. The function also
+    reads the events from the first condensation on, and at most ``EVENTS_AFTER`` events after the
+    last condensation.
     """
     version = store.version(conversation)
     last = version if stop is None else min(stop, version)

@@ -140,8 +140,12 @@ def _describe(
             "name": name if name in places else name.title(),
             "in": places.get(name, "header"),
             "required": name in required,
-            **{key: schema.pop(key) for key in ("description",) if key in schema},
-            "schema": {key: value for key, value in schema.items() if value is not None},
+            **{key: value for key, value in schema.items() if key == "description"},
+            "schema": {
+                key: value
+                for key, value in schema.items()
+                if key != "description" and value is not None
+            },
         }
         for name, schema in fields["properties"].items()
     ]
