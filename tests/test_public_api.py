@@ -135,7 +135,7 @@ def test_foldlog_errors_has_every_error():
 
 
 def test_every_error_is_an_event_store_error():
-    """Errors that one module raises for another, and that never reach a caller, are left out."""
+    """Left out are errors that one module raises for another, and ``TypeError`` for a wrong program."""
     internal = {
         "Undecodable",
         "NotAsWritten",
@@ -144,7 +144,7 @@ def test_every_error_is_an_event_store_error():
         "Refused",
     }
     internal |= {"DamagedBlock", "OperationUnfinished", "NotIndexed", "StdoutFailed", "NeedsAll"}
-    internal |= {"StateIncomplete", "EarlierChanged", "CallsTakenBack"}
+    internal |= {"StateIncomplete", "EarlierChanged", "CallsTakenBack", "CheckIsAsync"}
     # each adapter wants its SDK, and so does what it is made with
     adapters = tuple(adapter.module for adapter in ADAPTERS)
     others = {

@@ -199,21 +199,30 @@ def _check_why(process, conversation, rng):
     event_id = rng.randrange(conversation.version)
     why = process.histories[conversation.name].why(event_id)
     ids = conversation.view().ids
-    shown_at = [
-        version
-        for version in range(event_id + 1, conversation.version + 1)
-        if event_id in conversation.view(version).ids
-    ]
-    position = None
-    if event_id in ids:
-        fate = "shown"
-        position = ids.index(event_id)
-    elif not shown_at:
-        fate = "never shown"
-    else:
-        removing = conversation.events[shown_at[-1]]
-        fate = "taken back" if removing["kind"] == "retraction" else "forgotten"
+    position = ids.index(event_id) if event_id in ids else None
+    fate = _fate(conversation, event_id)
     check_equal("why", (why.fate, why.position), (fate, position), conversation.name)
+
+
+def _fate(conversation, event_id):
+    """Return why the present View shows an event or not."""
+    version = conversation.version
+    if event_id in conversation.view().ids:
+        return "shown"
+    versions = range(event_id + 1, version + 1)
+    if not any(event_id in conversation.view(shown_at).ids for shown_at in versions):
+        return "never shown"
+    # Go back through the versions that made the present View, to what removed the event.
+    while True:
+        newest = conversation.events[version - 1]
+        if newest["kind"] == "retraction":
+            version = min(newest["version"], version - 1)
+            if version <= event_id:
+                return "taken back"
+        elif event_id in conversation.view(version - 1).ids:
+            return "forgotten"
+        else:
+            version -= 1
 
 
 def check_list(process):
