@@ -143,13 +143,6 @@ def _is_answer(message: _Message) -> bool:
     return not answers.isdisjoint([block.type for block in message.content])
 
 
-def _is_api_error(line: _Line) -> bool:
-    """Return whether Claude Code wrote the message of a line because of an error of the API. The
-    View hides the text of such a message, but no call.
-    """
-    return line.isApiErrorMessage is True and not (line.message and _calls_in(line.message))
-
-
 def _calls_in(message: _Message) -> list[_Block]:
     blocks = message.content if type(message.content) is list else []
     return [block for block in blocks if block.type == "tool_use"]
@@ -240,13 +233,17 @@ class ClaudeCodeSkeleton(Skeleton):
             else:
                 model = message.model
             self.note_place(skeleton.cwd, skeleton.gitBranch, model)
-        self._find_parent(skeleton, begins_chain=self._begin_chain(skeleton))
+        # Most lines come after the first message of the session itself, and begin no chain.
+        begins_chain = self._side is not False and self._begin_chain(skeleton)
+        self._find_parent(skeleton, begins_chain=begins_chain)
         is_of_view = (skeleton.isSidechain is True) == (self._side is True)
         is_summary = kind == "user" and message is not None and skeleton.isCompactSummary is True
         is_compaction = is_summary and is_of_view
         is_answer = message is not None and _is_answer(message)
         self.count_time(skeleton.timestamp, is_activity=not is_compaction, is_answer=is_answer)
-        self.is_shown = is_of_view and not _is_api_error(skeleton)
+        # The View hides the text that an error of the API left, but no call.
+        is_error = skeleton.isApiErrorMessage is True and not (message and _calls_in(message))
+        self.is_shown = is_of_view and not is_error
         self.reply = None
         if is_of_view:
             self._follow(skeleton)
@@ -289,9 +286,9 @@ class ClaudeCodeSkeleton(Skeleton):
 
     def _begin_chain(self, line: _Line) -> bool:
         """Return whether a line begins the chain that the View shows: the first message, or the
-        first message of the session itself after side chains.
+        first message of the session itself after side chains. Call it until the latter has come.
         """
-        if line.type not in SAID or self._side is False:
+        if line.type not in SAID:
             return False
         is_side = line.isSidechain is True
         if self._side and (is_side or line.agentId is not None):
