@@ -198,15 +198,17 @@ export class Runs {
       .replace(/\s+/g, " ");
   }
 
-  // The search line to which a word of a facet can be added. Of most facets, only one value is chosen.
-  lineBeside(key) {
-    return this.without((other) => other === key && !SEVERAL.has(key)).trim();
+  // The search line to which a word of a facet can be added. Of a facet other than "has", and of an attribute, only one
+  // value is chosen: the word of another value is left out.
+  lineBeside(key, value) {
+    const isReplaced = (other) => key !== "has" && (key !== "attribute" || attributeOf(other) === attributeOf(value));
+    return this.without((other, its) => other === key && isReplaced(its)).trim();
   }
 
   // Add a word to the search line, or remove it.
   toggle(key, value) {
     if (this.isOn(key, value)) this.choose(this.without((other, its) => other === key && its === value));
-    else this.choose(`${this.lineBeside(key)} ${wordOf(key, value)}`);
+    else this.choose(`${this.lineBeside(key, value)} ${wordOf(key, value)}`);
   }
 
   // Choose the runs whose last event is between two days. Without days, choose all days.
@@ -523,7 +525,7 @@ export class Runs {
         .filter((facet) => facet.what !== "tool errors")
         .slice(0, 200)
         .map(({ what, name }) => {
-          const before = this.plain ? `${this.lineBeside(what)} ` : "";
+          const before = this.plain ? `${this.lineBeside(what, name)} ` : "";
           return el("option", { value: `${before}${wordOf(what, name)}` });
         }),
     );
@@ -830,7 +832,7 @@ function errorWords({ conversations, unmarked, ended_with_error: failed, with_er
 }
 
 const WORD = /(?:^|(?<=\s))(state|program|tool|model|attribute|has|since|until):(?:"([^"]*)"|(\S+))/g;
-const SEVERAL = new Set(["attribute", "has"]); // Several values of these facets may be chosen.
+const attributeOf = (value) => value.split("=", 1)[0];
 const wordOf = (key, value) => `${key}:${/[\s"]/.test(value) ? `"${value}"` : value}`;
 const RUNS_RULE =
   "Words are searched in titles, ids and texts. These words choose runs: has:error, has:note, state:error, tool:Bash, program:codex, model:…, attribute:name=value, since:2026-09-20 and until:2026-10-01. has:error tool:Bash chooses the runs in which Bash failed.";
