@@ -30,11 +30,12 @@ from foldlog.eventstore import (
     ConversationHasForks,
     ConversationNotFound,
     ConversationRow,
+    CorruptEvent,
     IdempotencyConflict,
     VersionConflict,
 )
 from foldlog.eventstore.lists.pages import RecentConversation
-from foldlog.eventstore.log.writing import pairs_of
+from foldlog.eventstore.log.writing import decode_attributes, pairs_of
 from foldlog.types import ExpectedVersion
 
 _PAIRS = "^([^=,]+=[^,]*(,[^=,]+=[^,]*)*)?$"
@@ -248,7 +249,7 @@ def list_unfinished(request: AdmittedRequest) -> UnfinishedConversations:
 def read_conversation(request: AdmittedRequest) -> ConversationState:
     """Return the version, the attributes and the lease of a conversation."""
     history = request.history
-    row = request.histories.store.conversation(history.id)
+    row = history._store.conversation(history.id)
     return ConversationState.of_row(row, history.attributes(), history.current_lease())
 
 
@@ -369,11 +370,29 @@ def _list_below(request: AdmittedRequest, start: str, asked: JsonMap) -> Convers
     for row in rows_below(request.histories, start):
         history = request.histories[row.id]
         with suppress(ConversationErased):  # since its row was read
+            # Another conversation may have the id since then, so the row is read again.
+            present = history._store.conversation(history.id, as_stored=True)
             if request.is_visible(history):
-                attributes = history.attributes()
+                attributes = _attributes_of(history)
                 if asked_pairs <= {*pairs_of(attributes)}:
-                    listed.append(ConversationState.of_row(row, attributes))
+                    listed.append(ConversationState.of_row(present, attributes))
     return ConversationPage(conversations=listed, next=None)
+
+
+def _attributes_of(history: History) -> JsonMap:
+    """Return the attributes of a conversation. If their event is damaged, return the attributes by
+    which other lists find the conversation. Raises ``CorruptEvent`` if these are damaged too.
+    """
+    try:
+        return history.attributes()
+    except CorruptEvent:
+        record = history._store.query(
+            history.id, lambda reading: next(reading.own_records(ATTRIBUTES), None)
+        )
+        attributes = None if record is None else decode_attributes(record.body)
+        if attributes is None:
+            raise
+        return attributes
 
 
 def attributes_in(where: str) -> Mapping[str, str]:

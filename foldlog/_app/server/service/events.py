@@ -316,7 +316,6 @@ def append_together(
     idempotency_key: str | None,
 ) -> AppendedTogether:
     """Append to at least two different conversations: all events are appended, or none."""
-    store = request.histories.store
     if LEASE in request.headers:
         raise Refusal(400, "an append to several conversations writes under no lease")
     for append in appends:
@@ -324,12 +323,14 @@ def append_together(
     histories = [request.histories[append.conversation] for append in appends]
     for history in histories:
         request.check_visible(history)
+    # If another conversation gets an id, a bound store does not append to it.
+    store, *other_stores = (history._store for history in histories)
     first, *others = appends
     together = [
         prepare_append(
-            store, other.conversation, other.events, other.expected_version, idempotency_key
+            other_store, other.conversation, other.events, other.expected_version, idempotency_key
         )
-        for other in others
+        for other_store, other in zip(other_stores, others, strict=True)
     ]
     recorded = [
         store.append(

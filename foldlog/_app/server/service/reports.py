@@ -62,6 +62,7 @@ def read_stats(request: AdmittedRequest, *, with_children: bool = False) -> Stat
         prices=request.prices,
         has_task=with_children,
     )
+    request.check_again(history)
     return stats.document(history.id)
 
 
@@ -186,6 +187,7 @@ def report(request: AdmittedRequest) -> bytes:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "report.html"
         size = write_report(store, history.id, path, prices=request.prices, notes=notes)
+        request.check_again(history)
         if size > _REPORT_BYTES_MAX:
             raise Refusal(
                 422,
@@ -207,6 +209,7 @@ def find_secrets(request: AdmittedRequest) -> SecretsDocument:
         SecretDocument(conversation=history.id, event=event.id, kinds=kinds)
         for event, kinds in secrets_in(request.histories.store, history.id, unread)
     ]
+    request.check_again(history)
     if not request.principal.sees_all:
         # A problem may name a conversation whose events this one shares.
         unread = [f"{history.id}: an event could not be read" for _ in unread]
@@ -278,15 +281,19 @@ def compare_conversations(request: AdmittedRequest, *, other: Text) -> ComparedC
     and last answers of both.
     """
     store = request.histories.store
-    conversation = request.history.id
+    history = request.history
     request.principal.check_conversation(other)
-    request.check_visible(request.histories[other])
-    shared = common_past(store, conversation, other)
+    other_history = request.histories[other]
+    request.check_visible(other_history)
+    shared = common_past(store, history.id, other)
+    divergence: DivergenceDocument | None = None
+    runs: RunsDocument | None = None
     if shared is None:
-        runs = compared_runs(store, conversation, other, request.prices)
-        return ComparedConversations(divergence=None, runs=runs)
-    divergence = find_divergence(store, conversation, other, shared, request.prices)
-    return ComparedConversations(divergence=divergence, runs=None)
+        runs = compared_runs(store, history.id, other, request.prices)
+    else:
+        divergence = find_divergence(store, history.id, other, shared, request.prices)
+    request.check_again(history, other_history)
+    return ComparedConversations(divergence=divergence, runs=runs)
 
 
 class RecalledText(Document, frozen=True):

@@ -99,6 +99,16 @@ class AdmittedRequest:
         if not is_visible:
             raise ConversationNotFound(history.id)
 
+    def check_again(self, *histories: History) -> None:
+        """Check conversations that passed ``check_visible`` again, after they were read by their
+        ids from the store. Raises ``ConversationErased`` to a token that does not see all
+        conversations if one of them was erased meanwhile, because another conversation may have its
+        id now. Raises the errors of ``check_visible``.
+        """
+        for history in histories:
+            history.version()
+            self.check_visible(history)
+
     def is_visible(self, history: History) -> bool:
         """Return whether the token may see the conversation. A token without a filter may see every
         id, also an id without a conversation. Any other token does not see a conversation whose

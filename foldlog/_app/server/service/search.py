@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Annotated, Final
 
 import msgspec
@@ -89,9 +89,10 @@ def search_events(
     """
     histories = request.histories
     where = request.principal.where
-    if within is not None:
-        request.check_visible(histories[within])
-        histories.store.conversation(within, as_stored=True)
+    history = None if within is None else histories[within]
+    if history is not None:
+        request.check_visible(history)
+        history._store.conversation(history.id, as_stored=True)
     among = frozenset(request.visible_ids({})) if where and within is None else None
     found = search(
         histories.store,
@@ -107,16 +108,31 @@ def search_events(
     has_more = len(found.hits) > limit
     following = found.places[limit - 1] if has_more else found.searched_to
     hits = found.hits[:limit]
-    if within is not None:
+    if history is not None:
+        request.check_again(history)
         # A fork has the events that it shares too. The token may not see the other conversation.
-        hits = tuple(hit._replace(conversation=within) for hit in hits)
-        following = following and following._replace(conversation=within)
+        hits = tuple(hit._replace(conversation=history.id) for hit in hits)
+        following = following and following._replace(conversation=history.id)
+    elif where:
+        hits = _still_visible(request, hits)
     return FoundEvents(
         hits=list(map(FoundEvent.of_hit, hits)),
         next=None if following is None else _cursor_of(following),
         complete=has_more or following is None,
         unread=_problems_to_tell(found, among, within if where else None),
     )
+
+
+def _still_visible(request: AdmittedRequest, hits: Sequence[Hit]) -> tuple[Hit, ...]:
+    """Return the hits without those in conversations that the token may not see: another
+    conversation may have begun during the search with the id of an erased one.
+    """
+    hidden = set[str]()
+    for name in {hit.conversation for hit in hits}:
+        row = request.histories.store.conversation(name, as_stored=True)
+        if row.generation and not request.is_visible(request.histories[name]):
+            hidden.add(name)
+    return tuple(hit for hit in hits if hit.conversation not in hidden)
 
 
 def _problems_to_tell(

@@ -671,6 +671,37 @@ def test_a_conversation_that_is_erased_meanwhile_is_not_listed(http, store, monk
     assert http("list_conversations", below="c")["conversations"] == []
 
 
+def test_a_list_has_no_row_of_an_erased_conversation_with_this_id(http, store, monkeypatch):
+    rows = store.conversations()
+    begin_again(store, "new words", "more new words")
+    monkeypatch.setattr(conversations, "rows_below", lambda histories, start: rows)
+    [listed] = http("list_conversations", below="c")["conversations"]
+    assert listed == http("read_conversation", conversation="c1")
+    assert listed["version"] != rows[0].version
+
+
+@pytest.mark.parametrize("erased", ["a", "b"])
+def test_an_append_to_several_writes_to_no_other_conversation_with_an_id(
+    store, monkeypatch, erased
+):
+    histories = Histories(store)
+    for name in "ab":
+        histories.create(name, {"user": "ann"})
+    prepare = events.prepare_append
+
+    def prepare_later(*arguments):
+        erase(store, erased, reason="asked to")
+        histories.create(erased, {"user": "bob"}, replace_erased=True)
+        return prepare(*arguments)
+
+    monkeypatch.setattr(events, "prepare_append", prepare_later)
+    event = {"kind": "message", "source": "user", "content": "of Ann"}
+    appends = [{"conversation": name, "events": [event], "expected_version": 1} for name in "ab"]
+    refusal = as_ann(histories).refusal("append_together", body={"appends": appends})
+    assert refusal.status == 410
+    assert [len(histories[name]) for name in "ab"] == [1, 1]
+
+
 def test_records_of_a_view_have_a_limit_too(http, monkeypatch):
     monkeypatch.setattr(events, "_RECORDS_BYTES_MAX", 1)
     refusal = http.refusal("read_records", conversation="c1", format="openai-chat", sent="true")
@@ -724,6 +755,13 @@ def as_ann(histories, scope="append"):
     """A client whose token sees the conversations of Ann."""
     entry = TokenEntry(scope=scope, token=TOKEN, where={"user": "ann"})
     service = Service(histories, Tokens([("ann", entry)]), check=lambda: None)
+    return HttpClient(application(histories.store, gate=Gate("page"), service=service), TOKEN)
+
+
+def seeing_all(histories):
+    """A client whose token sees all conversations."""
+    tokens = Tokens([("all", TokenEntry(scope="read", token=TOKEN))])
+    service = Service(histories, tokens, check=lambda: None)
     return HttpClient(application(histories.store, gate=Gate("page"), service=service), TOKEN)
 
 
@@ -784,6 +822,33 @@ def test_damage_of_another_user_changes_no_answer(with_damage, mode):
         followed = ann("follow_store")
         assert [entry["id"] for entry in followed["events"]] == [0, 1, 2, 3]
         assert ann("follow_store", after=followed["after"])["events"] == []
+
+
+def listed_by(client, **query):
+    """The conversations of a list, in the order of their ids."""
+    listed = client("list_conversations", **query)["conversations"]
+    return sorted(listed, key=lambda conversation: conversation["id"])
+
+
+@pytest.mark.parametrize("mode", ["", "?mode=ro"])
+def test_each_list_has_the_same_damaged_conversations(with_damage, mode):
+    with foldlog.open(f"{with_damage}{mode}") as histories:
+        client = seeing_all(histories)
+        listed = listed_by(client, below="of-")
+        assert listed == listed_by(client)
+        assert [conversation["id"] for conversation in listed] == ["of-ann", "of-bob"]
+        [of_bob] = listed_by(client, below="of-", where="user=bob")
+        assert of_bob["attributes"] == {"user": "bob"}
+
+
+def test_each_list_refuses_attributes_that_are_damaged_everywhere(with_damage):
+    execute(with_damage.removeprefix("sqlite:///"), "UPDATE records SET body = x'00'")
+    with foldlog.open(with_damage) as histories:
+        client = seeing_all(histories)
+        for query in ({}, {"below": "of-"}):
+            refusal = client.refusal("list_conversations", **query)
+            assert (refusal.status, refusal.error) == (500, "CorruptEvent")
+            assert "'of-bob', event 0" in refusal.detail
 
 
 def test_a_refusal_names_no_conversation_of_another_user(with_damage, monkeypatch):

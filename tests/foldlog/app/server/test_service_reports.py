@@ -14,6 +14,7 @@ from foldlog._app.server.service.service import Service
 from foldlog._app.server.service.tokens import TokenEntry, Tokens
 from foldlog._reports.figures import of_store
 from foldlog.eventstore import open_store
+from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from tests.http_client import HttpClient, Refusal
 from tests.said import said
@@ -504,3 +505,91 @@ def test_a_search_within_a_fork_finds_what_it_shares(store, ann, monkeypatch, se
         assert [hit["snippet"] for hit in hits] == [f"parser {number}" for number in numbers]
         assert {hit["conversation"] for hit in hits} == {name}
         assert "bob" not in json.dumps(pages)
+
+
+def begin_again(store, name, user):
+    """Erase a conversation, and begin one of a user with its id."""
+    erase(store, name, reason="asked to")
+    history = Histories(store).create(name, {"user": user}, replace_erased=True)
+    history.append([said(f"Words of {user} are a secret: pay with {KEY}.")])
+
+
+@pytest.fixture
+def begun_again(store, monkeypatch):
+    """Makes a conversation become Bob's when the service begins to read the store with a
+    function.
+    """
+
+    def before(module, function, name="ann"):
+        read = getattr(module, function)
+
+        def read_later(*arguments, **options):
+            begin_again(store, name, "bob")
+            monkeypatch.setattr(module, function, read)
+            return read(*arguments, **options)
+
+        monkeypatch.setattr(module, function, read_later)
+
+    return before
+
+
+REPORTS = {
+    "report": ("write_report", {}),
+    "find_secrets": ("secrets_in", {}),
+    "read_stats": ("collect_stats", {}),
+    "compare_conversations": ("common_past", {"other": "more"}),
+}
+
+
+@pytest.mark.parametrize("name, read", REPORTS.items())
+def test_a_report_has_nothing_of_another_conversation_with_this_id(
+    admin, ann, begun_again, name, read
+):
+    if name == "find_secrets":
+        pytest.importorskip("detect_secrets")
+    admin("create_conversation", body={"id": "more", "attributes": {"user": "ann"}})
+    function, query = read
+    begun_again(reports, function)
+    refusal = ann.refusal(name, conversation="ann", **query)
+    assert (refusal.status, refusal.error) == (410, "ConversationErased")
+
+
+def test_a_comparison_has_nothing_of_another_conversation_with_the_other_id(
+    admin, ann, begun_again
+):
+    admin("create_conversation", body={"id": "more", "attributes": {"user": "ann"}})
+    begun_again(reports, "common_past", "more")
+    assert ann.refusal("compare_conversations", conversation="ann", other="more").status == 410
+
+
+def test_a_read_token_gets_no_report_of_another_conversation_with_this_id(app, admin, begun_again):
+    token = admin("create_read_token", conversation="ann", body={})["token"]
+    begun_again(reports, "write_report")
+    assert HttpClient(app, token).refusal("report", conversation="ann").status == 410
+
+
+def test_a_search_finds_nothing_in_another_conversation_with_this_id(ann, begun_again):
+    begun_again(search, "search")
+    refusal = ann.refusal("search_events", words="Pay", within="ann")
+    assert refusal.status == 410
+
+
+def test_a_search_of_all_finds_nothing_in_another_conversation_with_an_id(admin, ann, begun_again):
+    admin("create_conversation", body={"id": "more", "attributes": {"user": "ann"}})
+    admin(
+        "append_events",
+        conversation="more",
+        body={"messages": [{"role": "user", "content": "pay"}]},
+    )
+    assert {hit["conversation"] for hit in ann("search_events", words="pay")["hits"]} == {
+        "ann",
+        "more",
+    }
+    begun_again(search, "search")
+    found = ann("search_events", words="pay")
+    assert [hit["conversation"] for hit in found["hits"]] == ["more"]
+    assert {hit["conversation"] for hit in admin("search_events", words="pay")["hits"]} == {
+        "ann",
+        "bob",
+        "more",
+    }
