@@ -39,16 +39,20 @@ def calls_of_children(
     records = Records(store, conversation)
     calls = dict[str, int]()
     near_calls = dict[str, int]()
-    open_calls = dict[str | None, int]()
+    calls_by_id = dict[str, int]()
     results = dict[int, int]()
     for _, event in sound(store, conversation, 0, store.version(conversation), []):
         child = begun_in(event)
         if child is not None and event.cause is not None:
             calls[child] = event.cause
         elif type(event) is Action:
-            open_calls[event.call_id] = event.id
-        elif type(event) is Observation and event.call_id in open_calls:
-            call = open_calls[event.call_id]
+            if event.call_id is not None:
+                calls_by_id[event.call_id] = event.id
+        elif type(event) is Observation:
+            # a result without the id of its call names the event of the call
+            call = event.cause if event.call_id is None else calls_by_id.get(event.call_id)
+            if call is None:
+                continue
             results[call] = event.id
             # Imports read bytes that are not UTF-8 in the same way.
             record = (records.text_of(event.id) or b"").decode(errors="replace")
@@ -60,15 +64,15 @@ def calls_of_children(
     calls = {**near_calls, **calls}
     for child in {*children} - calls.keys():
         call_id = place_of(store, child).get(PARENT_CALL)
-        if call_id in open_calls:
-            calls[child] = open_calls[call_id]
+        if call_id in calls_by_id:
+            calls[child] = calls_by_id[call_id]
     return {child: BeginningCall(call, results.get(call)) for child, call in calls.items()}
 
 
 def _part_of(record: str, call_id: str | None, named: re.Pattern[str]) -> str:
     """Return the objects in a record that have the id of a call, if the record names sub-agents."""
     objects = list[object]()
-    if named.search(record):
+    if call_id is not None and named.search(record):
         values: list[object] = [parse(record.encode())]
         for value in values:  # the list grows
             if isinstance(value, dict):

@@ -678,6 +678,19 @@ def test_a_sub_agent_without_a_name_of_its_own_has_no_call(histories, kids):
     assert calls == {name: 0 if name == "kid" else None for name in kids}
 
 
+def test_call_without_an_id_began_what_its_own_result_names(histories):
+    top = histories["top"]
+    top.append(Action(tool="agent", arguments={}))
+    top.append(Action(tool="agent", arguments={}))
+    top.append(Observation(tool="agent", content="kid is back", cause=0))
+    for name in ("kid", "other"):
+        histories[name].set_attributes(parent="top")
+        histories[name].append(said("go down"))
+    _, *answers = top.hand_overs("down")
+    calls = {answer.conversation: (answer.call, answer.result) for answer in answers}
+    assert calls == {"kid": (0, 2), "other": (None, None)}
+
+
 def test_a_record_that_is_not_utf_8_ends_no_answer(histories, tmp_path):
     call = {"type": "tool_use", "id": "t1", "name": "Task", "input": {}}
     result = {"type": "tool_result", "tool_use_id": "t1", "content": "ODD"}
