@@ -10,7 +10,7 @@ erasure.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -78,7 +78,7 @@ def erase(
         detach_forks: First give each fork a copy of the shared events, unless ``with_forks`` erases
             it. The tombstone names the events that the forks keep.
         expected: The conversation's row as the caller read it. If the last event has changed since,
-            nothing is erased.
+            nothing is erased. With ``with_forks``, one transaction then hides all of them.
 
     Returns:
         The tombstone. Its ``bytes_pending`` says whether bytes of the events may still be in the
@@ -111,6 +111,11 @@ def erase(
         detach_forks=detach_forks and not with_forks,
     )
     doomed: list[tuple[str | int, int | None]] = [(conversation, None)]
+    if with_forks and expected is not None:
+        *hidden, state = recorder.transact(partial(_mark_all, mark=mark, conversation=conversation))
+        for fork in hidden:
+            _delete_rows(database, fork.id)
+        doomed = [(state.key, None)]  # another conversation may have the id now
     erased_count = 0
     while True:
         key, parent = doomed.pop()
@@ -163,6 +168,26 @@ def _delete_rows(database: Database, conversation: str) -> None:
         raise mark_unfinished(
             f"{_DONE.format(conversation)}, but not all of its rows are deleted", error
         ) from error
+
+
+def _mark_all(
+    transaction: Transaction,
+    mark: Callable[..., tuple[Conversation, Sequence[Conversation]]],
+    conversation: str,
+) -> list[Conversation]:
+    """Turn a conversation and its forks into tombstones by ``_mark``. Return them, the conversation
+    last.
+    """
+    marked = list[Conversation]()
+    doomed: list[tuple[str | int, int | None]] = [(conversation, None)]
+    while doomed:
+        key, parent = doomed.pop()
+        state, forks = mark(transaction, key=key, parent=parent)
+        if forks:
+            doomed += [(state.key, parent), *((fork.key, state.key) for fork in forks)]
+        elif state.erasure is not None:
+            marked.append(state)
+    return marked
 
 
 def _mark(

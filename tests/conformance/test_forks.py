@@ -99,6 +99,33 @@ def test_a_parent_is_not_erased_alone(family):
     assert_sound(store)
 
 
+def test_forks_are_hidden_together_with_an_expected_conversation(family, monkeypatch):
+    store = family
+    refused = []
+    delete = detachment._delete_rows
+
+    def append_and_delete(database, conversation):
+        with pytest.raises(ConversationErased):
+            say(store, "c", "too late")
+        refused.append(conversation)
+        delete(database, conversation)
+
+    monkeypatch.setattr(detachment, "_delete_rows", append_and_delete)
+    row = store.conversation("c")
+    say(store, "c", "later")
+    with pytest.raises(VersionConflict):
+        erased(store, "c", with_forks=True, expected=row)
+    assert not refused
+    assert texts(store, "g") == [*"012345", "own"]
+    row = store.conversation("c")
+    assert erased(store, "c", with_forks=True, expected=row).erased_at is not None
+    assert refused == ["g", "f", "c"]
+    for name in "cfg":
+        with pytest.raises(ConversationErased):
+            store.events(name)
+    assert_sound(store)
+
+
 def test_detached_forks_keep_events_and_heads(store):
     views = Views(store)
     store.register(views)
