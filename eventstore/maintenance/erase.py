@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import TypeAlias
 
 from foldlog.eventstore.arguments import YEAR_10000, check_reason, check_text
 from foldlog.eventstore.errors import (
@@ -47,6 +48,9 @@ from foldlog.eventstore.store import Store
 
 _CHUNK = 1_000
 _DONE = "conversation {!r} is erased for every reader"
+
+_Mark: TypeAlias = Callable[..., tuple[Conversation, Sequence[Conversation]]]
+"""``_mark`` with the arguments of an erasure."""
 
 
 def erase(
@@ -110,41 +114,12 @@ def erase(
         reason=reason,
         detach_forks=detach_forks and not with_forks,
     )
-    doomed: list[tuple[str | int, int | None]] = [(conversation, None)]
+    first: str | int = conversation
     if with_forks and expected is not None:
-        *hidden, state = recorder.transact(partial(_mark_all, mark=mark, conversation=conversation))
-        for fork in hidden:
-            _delete_rows(database, fork.id)
-        doomed = [(state.key, None)]  # another conversation may have the id now
-    erased_count = 0
-    while True:
-        key, parent = doomed.pop()
-        try:
-            state, forks = recorder.transact(partial(mark, key=key, parent=parent))
-        except FAILURES as error:
-            if not erased_count:
-                raise
-            problem = (
-                f"conversation {conversation!r} is not erased yet; erased forks: {erased_count}"
-            )
-            raise mark_unfinished(problem, error) from error
-        if not forks:
-            if state.erasure is not None:  # otherwise another process has detached this fork
-                erased_count += 1
-                _delete_rows(database, state.id)
-        else:
-            # Use the key from now on, because another conversation may have the id when the loop
-            # returns to it.
-            doomed.append((state.key, parent))
-            if with_forks:
-                doomed += [(fork.key, state.key) for fork in forks]
-            elif detach_forks:
-                for fork in forks:
-                    _copy_past(database, conversation, fork)
-            else:
-                raise ConversationHasForks(conversation, tuple(fork.id for fork in forks))
-        if not doomed:
-            break
+        first = _erase_together(database, mark, conversation)
+    state = _erase_each(
+        database, mark, first, conversation, with_forks=with_forks, detach_forks=detach_forks
+    )
     if complete:
         purge(recorder, _DONE.format(conversation))
     unconfirmed, is_pending = recorder.query(partial(_what_remains, key=state.key))
@@ -170,11 +145,63 @@ def _delete_rows(database: Database, conversation: str) -> None:
         ) from error
 
 
-def _mark_all(
-    transaction: Transaction,
-    mark: Callable[..., tuple[Conversation, Sequence[Conversation]]],
+def _erase_each(
+    database: Database,
+    mark: _Mark,
+    first: str | int,
     conversation: str,
-) -> list[Conversation]:
+    *,
+    with_forks: bool,
+    detach_forks: bool,
+) -> Conversation:
+    """Erase ``conversation``, whose id or key is ``first``, after its forks are erased or detached.
+    Return its tombstone.
+    """
+    doomed: list[tuple[str | int, int | None]] = [(first, None)]
+    erased_count = 0
+    while True:
+        key, parent = doomed.pop()
+        try:
+            state, forks = database.recorder.transact(partial(mark, key=key, parent=parent))
+        except FAILURES as error:
+            if not erased_count:
+                raise
+            problem = (
+                f"conversation {conversation!r} is not erased yet; erased forks: {erased_count}"
+            )
+            raise mark_unfinished(problem, error) from error
+        if not forks:
+            if state.erasure is not None:  # otherwise another process has detached this fork
+                erased_count += 1
+                _delete_rows(database, state.id)
+        else:
+            # Use the key from now on, because another conversation may have the id when the loop
+            # returns to it.
+            doomed.append((state.key, parent))
+            if with_forks:
+                doomed += [(fork.key, state.key) for fork in forks]
+            elif detach_forks:
+                for fork in forks:
+                    _copy_past(database, conversation, fork)
+            else:
+                raise ConversationHasForks(conversation, tuple(fork.id for fork in forks))
+        if not doomed:
+            return state
+
+
+def _erase_together(database: Database, mark: _Mark, conversation: str) -> int:
+    """Hide a conversation and its forks in one transaction, and delete the rows of the forks.
+    Return the key of the conversation, because another conversation may have the id then.
+    """
+    *forks, state = database.recorder.transact(
+        partial(_mark_all, mark=mark, conversation=conversation)
+    )
+    for fork in forks:
+        _delete_rows(database, fork.id)
+    return state.key
+
+
+def _mark_all(transaction: Transaction, mark: _Mark, conversation: str) -> list[Conversation]:
     """Turn a conversation and its forks into tombstones by ``_mark``. Return them, the conversation
     last.
     """

@@ -216,7 +216,9 @@ def _with_id(line: DigestLine) -> str:
 def _lines_of_names(
     names: Sequence[tuple[str, NamePlace]], body: str, room: int
 ) -> list[DigestLine]:
-    """Return a line for each event with names that ``body`` does not have, newest names first."""
+    """Return the names that ``body`` does not have, in a line for each event, the oldest event
+    first. If ``room`` is too small for all, the last of ``names`` are left out.
+    """
     shown = words_in(body)
     by_event: dict[int, list[str]] = {}
     room -= len(_section_text(Section.NAMES, ()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Collection, Iterator, MutableMapping, Sequence
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
@@ -21,7 +21,9 @@ from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog.eventstore.files.whole_file import whole_file
 
 _RECORD = "setup.json"
-"""The record's file. The record maps the path of a settings file to foldlog's part of this file."""
+"""The record's file. The record maps the path of a settings file to foldlog's part of this file. If
+setup was interrupted, it has a list: the parts of which the file may have one.
+"""
 _SECTIONS = ("hooks", "mcpServers", "mcp_servers")
 """Setup writes only these sections of a plugin's file into settings."""
 _WHOLE_FILE = ""
@@ -74,17 +76,19 @@ def settings_without(program: Program, record: JsonMap) -> Iterator[Written]:
     """
     for target in program.targets:
         path = settings_at(target.path)
-        ours = record.get(str(path))
+        parts = _recorded_parts(record, path)
         text = text_at(path)
-        if ours is None or text is None:
+        if not parts or text is None:
             continue
         if target.is_ours:
-            if text == ours:
+            if text in parts:
                 yield Written(path, None)
             continue
         settings = settings_in(path, text)
-        if _remove_ours(settings, ours["values"], ours["made"]):
-            is_to_delete = not settings and _WHOLE_FILE in ours["made"]
+        made = {name for part in parts for name in part["made"]}
+        removed = [_remove_ours(settings, part["values"], made) for part in parts]
+        if any(removed):
+            is_to_delete = not settings and _WHOLE_FILE in made
             yield Written(path, None if is_to_delete else _text_of(path, settings))
 
 
@@ -97,18 +101,25 @@ def write(written: Written, folder: Path) -> None:
     """Write a settings file, and store foldlog's part in the record. The mode of the settings file
     does not change, and a link to the file stays a link. Raises ``OSError``.
     """
-    record = json.dumps({**read_record(folder), str(written.path): written.ours})
+    record = read_record(folder)
     path = written.path.resolve()
-    if written.text is not None and written.ours is not None:
-        # The record is written first, so that it is complete after a crash.
-        _write(folder / _RECORD, record)
-        _write(path, written.text)
-        return
+    if written.ours is not None:
+        # After a crash, the file has the new part, an earlier part or none.
+        parts = [written.ours, *_recorded_parts(record, written.path)]
+        _write(folder / _RECORD, json.dumps({**record, str(written.path): parts}))
     if written.text is None:
         _remove(path)
     else:
         _write(path, written.text)
-    _write(folder / _RECORD, record)
+    _write(folder / _RECORD, json.dumps({**record, str(written.path): written.ours}))
+
+
+def _recorded_parts(record: JsonMap, path: Path) -> list[Any]:
+    """Return the parts of a settings file that setup may have written."""
+    parts = record.get(str(path))
+    if isinstance(parts, list):
+        return parts
+    return [] if parts is None else [parts]
 
 
 def _write(path: Path, text: str) -> None:
@@ -187,7 +198,7 @@ def _insert(settings: MutableMapping[str, Any], ours: JsonMap, path: Path) -> li
 
 
 def _remove_ours(
-    settings: MutableMapping[str, Any], ours: JsonMap, new_names: Sequence[str]
+    settings: MutableMapping[str, Any], ours: JsonMap, new_names: Collection[str]
 ) -> bool:
     """Remove foldlog's values from settings, and return whether values were removed. An empty
     section that setup itself made is removed too.

@@ -17,6 +17,7 @@ import pytest
 import foldlog as library
 from foldlog._app.cli import quick_hook
 from foldlog._app.cli.serving import tools_loader
+from foldlog._app.coding_agents import setup
 from foldlog._app.coding_agents.asked_conversation import Asking
 from foldlog._app.coding_agents.hook import answer_hook
 from foldlog._app.coding_agents.mcp_tools import TOKENS_MAX, Answers
@@ -622,6 +623,33 @@ def test_changed_settings_stay(home, foldlog):
     assert foldlog("setup claude-code --remove").status == 0
     assert json.loads(settings.read_text()) == {"hooks": {"Stop": [{"hooks": [OWN_HOOK]}]}}
     assert servers.read_text() == '{"mcpServers": {"foldlog": {"command": "mine"}}}'
+
+
+@pytest.mark.parametrize("written", [0, 1, 2])
+@pytest.mark.parametrize("program", ["claude-code", "codex", "gemini", "opencode", "copilot"])
+def test_interrupted_setup_is_removed(program, written, home, foldlog, monkeypatch):
+    """``written`` files of the second setup are written before it is interrupted."""
+    foldlog(f"setup {program} --db first.db")
+    begun = []
+
+    def interrupted(path, text):
+        begun.append(path)
+        if len(begun) > written:
+            raise OSError("no space")
+        write(path, text)
+
+    write = setup._write
+    with monkeypatch.context() as patched:
+        patched.setattr(setup, "_write", interrupted)
+        assert "no space" in foldlog(f"setup {program} --db second.db").err
+    foldlog(f"setup {program} --db third.db")
+    settings = [path for path in home.rglob("*") if path.is_file() and path.name != "setup.json"]
+    texts = "".join(path.read_text() for path in settings)
+    assert "third.db" in texts
+    assert "first.db" not in texts
+    assert "second.db" not in texts
+    assert foldlog(f"setup {program} --remove").status == 0
+    assert "third.db" not in "".join(path.read_text() for path in settings if path.exists())
 
 
 def test_settings_and_records_that_cannot_be_read_are_named(home, foldlog):
