@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import cached_property, partial
+from http import HTTPStatus
 from math import isfinite
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
@@ -46,8 +47,8 @@ from foldlog._app.server.service.tokens import OpenRequest, Tokens, TooFast
 from foldlog._base.json_types import JsonObject
 from foldlog._history.histories import Histories
 from foldlog._reports.figures.prices import Prices
-from foldlog.eventstore import ANY_VERSION, EventStoreError
-from foldlog.eventstore.errors import TooManyBytes
+from foldlog.eventstore import ANY_VERSION
+from foldlog.eventstore.errors import StoreDamaged, TooManyBytes
 from foldlog.eventstore.log.reading import views_up_to
 
 PREFIX: Final = "/v1"
@@ -138,11 +139,12 @@ class Service:
             # The server waits for a request only a second when it stops.
             return _answer_of_refusal(stopping())
         except Exception as error:  # noqa: BLE001 - each error becomes an answer
-            if not isinstance(error, EventStoreError | ValueError | TypeError | ClientDisconnect):
+            refusal = refusal_of(error, has_lease=LEASE in headers)
+            if _may_be_a_fault(error, refusal):
                 _log.error("the service failed: %s", path, exc_info=error)
             if isinstance(error, TooFast):
                 await asyncio.sleep(_TOO_FAST_S)
-            answer = _answer_of_refusal(refusal_of(error, has_lease=LEASE in headers))
+            answer = _answer_of_refusal(refusal)
             is_for_pages = path.startswith(_STREAMS) or self._is_of_page(headers)
             return self._for_pages(headers, answer) if is_for_pages else answer
 
@@ -337,6 +339,16 @@ def _headers_of(scope: AsgiScope) -> dict[str, str]:
         text = value.decode("latin-1")
         headers[name] = f"{headers[name]}, {text}" if name in headers else text
     return headers
+
+
+def _may_be_a_fault(error: Exception, refusal: Refusal) -> bool:
+    """Return whether an error may come from a fault of the server or from a damaged store. Python's
+    own errors may have both causes: a wrong argument, or a fault.
+    """
+    if isinstance(error, ClientDisconnect):
+        return False
+    is_internal = refusal.status == HTTPStatus.INTERNAL_SERVER_ERROR
+    return is_internal or isinstance(error, StoreDamaged) or type(error) in (TypeError, ValueError)
 
 
 def _answer_of_refusal(refusal: Refusal) -> Response:

@@ -19,6 +19,7 @@ from foldlog._app.server.service.encoding import encoded_parts
 from foldlog._app.server.service.service import LargeResponse, Service
 from foldlog._app.server.service.tokens import Principal, TokenEntry, Tokens
 from foldlog._history.history import History
+from foldlog.errors import StoreDamaged, StoreUnavailable
 from foldlog.eventstore import Action, CondensationAction, InvalidOption, KeyRing, open_store
 from foldlog.eventstore.maintenance.erase import erase
 from tests.http_client import HttpClient
@@ -168,6 +169,26 @@ def test_a_wait_for_a_lease_ends_with_the_server(http, ending):
     ending.set()
     body = {"worker": "w2", "wait_s": 30}
     assert http.refusal("take_lease", conversation="c1", body=body).status == 503
+
+
+@pytest.mark.parametrize(
+    "error, status, is_logged",
+    [
+        (IndexError("a fault"), 500, True),
+        (ValueError("a fault, or of the caller"), 422, True),
+        (TypeError("a fault, or of the caller"), 422, True),
+        (StoreDamaged("of the store"), 503, True),
+        (StoreUnavailable("of the disk", kind="space"), 503, False),
+        (InvalidOption("of the caller"), 422, False),
+    ],
+)
+def test_what_may_be_a_fault_is_logged(error, status, is_logged, http, caplog, monkeypatch):
+    def fail(history):
+        raise error
+
+    monkeypatch.setattr(History, "view", fail)
+    assert http.refusal("read_view", conversation="c1").status == status
+    assert ("the service failed: /conversations/c1/view" in caplog.text) is is_logged
 
 
 def test_a_client_that_leaves_is_no_failure(app, caplog):
