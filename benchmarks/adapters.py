@@ -4,8 +4,8 @@ store that foldlog replaces: ``python -m benchmarks.adapters [--publish]``.
 Each SDK has an environment of its own, which ``scripts/test --adapters`` makes. The OpenAI Agents
 SDK, Google ADK and LangGraph have their own SQLite stores. The OpenHands SDK and Strands write one
 file for each event or message, and the Agent Framework writes a file of lines. For the Claude Agent
-SDK, the baseline is a hand-written store with a table of JSON. pydantic-ai has only a store in
-memory, so it is not compared.
+SDK, the baseline is a hand-written store with a table of JSON. The other adapters are not compared:
+pydantic-ai, for example, has only a store in memory.
 
 The benchmark records a conversation of 400 items in turns of four, as the SDK does. It then
 measures 40 more turns, and opens and reads the conversation 15 times. The two stores take turns. A

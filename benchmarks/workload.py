@@ -3,8 +3,9 @@ real histories, but no text is real.
 
 The history has a system prompt of 8 KB, and calls of 0.4 to 1 KB. The sizes of results are
 log-normal, with a median of 1 KB and a 95th percentile of 12 KB. About every 60 events, a
-condensation keeps 4 events at the head and 20 at the end. The last View has the same size, however
-long the history is, so a benchmark shows which costs grow with the length of the history.
+condensation keeps 4 events at the head and 20 at the end. The last Views of all histories with a
+condensation have the same size, so a benchmark shows which costs grow with the length of the
+history.
 """
 
 from __future__ import annotations
@@ -76,8 +77,8 @@ def history(length: int, *, seed: int = 7, annotations: int = 0) -> Iterator[Eve
 
 
 def condensations(length: int) -> range:
-    """Return the indices of the condensations. There is one in each ``PERIOD`` events, and
-    ``SINCE`` events follow the last.
+    """Return the indices of the condensations. From the first one on, there is one in each
+    ``PERIOD`` events, and ``SINCE`` events follow the last. A short history has none.
     """
     first = (length - SINCE - 1) % PERIOD + PERIOD
     return range(first if first % 2 == 0 else first + PERIOD, length - SINCE, PERIOD)

@@ -311,9 +311,8 @@ class CondenseHandler:
             ]
             tell_of_failures(conversation, replaced, together, "made a digest instead")
             reports = [report for report in reports if report not in failures]
-        # The metadata of a condensation may lack token counts, which are then estimated.
         if not has_receiver("foldlog.condensation.made"):
-            return
+            return  # the estimates below take time
         metadata = plan.metadata
         view_after = view.then((plan,))
         spent = Usage.of(reports)

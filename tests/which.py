@@ -49,7 +49,9 @@ def covering(name: str) -> list[str]:
 
 
 def naming(path: Path) -> set[str]:
-    """Return the tests that import or name a module, or the nearest modules that import it."""
+    """Return the tests that import or name a module, and the golden tests of its format. If no test
+    does, return those of the nearest modules that import it.
+    """
     return {*_nearest(path, _files()), *_of_format(path)}
 
 

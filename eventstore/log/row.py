@@ -68,8 +68,8 @@ PLAIN: Final = 0
 
 
 class NotAsWritten(ValueError):
-    """The stored bytes are not the bytes that were written. The reader catches ``NotAsWritten``,
-    and adds the event's id.
+    """The stored bytes are not the bytes that were written. A reader of events catches
+    ``NotAsWritten``, and adds the event's id.
     """
 
 

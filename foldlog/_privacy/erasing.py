@@ -189,7 +189,7 @@ def _has(store: Store, conversation: str, place: Mapping[str, str], attributes: 
     """
     row = store.conversation(conversation, as_stored=True)
     set_attributes: JsonMap = {}
-    if row.version and not row.unmade and row.erased_at is None:
+    if row.version and row.erased_at is None:
         set_attributes = newest_attributes(store.database, conversation)
     return attributes.items() <= {**place, **set_attributes}.items()
 

@@ -300,7 +300,7 @@ def test_a_stream_that_contradicts_the_log_is_found(store, fields, problem):
     assert problems(store) == [problem]
 
 
-def test_closed_streams_count_unless_they_were_replies(store, monkeypatch):
+def test_closed_streams_that_are_no_replies_count(store, monkeypatch):
     monkeypatch.setattr(streams, "STREAMS_MAX", 2)
     for name in "ab":
         number = begin(store, name=name).number

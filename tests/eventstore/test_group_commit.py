@@ -587,7 +587,7 @@ def test_interrupted_waiter_leaves(queue, groups, wait):
     assert groups.committed == [["first"], ["after"]]
 
 
-def test_a_database_that_cannot_write_fails_the_group_and_a_taken_name_only_its_job(tmp_path):
+def test_a_taken_name_is_an_error_of_its_job_and_a_database_that_cannot_write_is_not(tmp_path):
     recorder = SQLiteRecorder(str(tmp_path / "store.db"))
     errors = []
 

@@ -1,5 +1,5 @@
-"""What each command prints for a small history: ``tests/golden/outputs`` has a file for each
-command.
+"""What each command prints for a small history, or its help. ``tests/golden/outputs`` has a file
+for each command.
 
 python -m tests.golden.outputs      make them again
 """

@@ -498,7 +498,8 @@ def test_text_behind_a_call_of_the_same_reply():
     for reply in ([first, said, second], [first, second, said], [said, first, second]):
         sent = View.from_events([message("go"), *reply, *results]).to_messages("anthropic")
         assert [each["role"] for each in sent] == ["user", "assistant", "user"]
-        assert {part["type"] for part in sent[1]["content"]} == {"text", "tool_use"}
+        parts = sorted((part["type"], part.get("id")) for part in sent[1]["content"])
+        assert parts == [("text", None), ("tool_use", "a"), ("tool_use", "b")]
 
 
 def test_earlier_view_has_its_messages_after_a_later_one():

@@ -86,9 +86,9 @@ class LogReading:
                 self.documents.append(entry.event.id)
 
     def last(self, number: int, start: int, stop: int | None) -> list[Logged]:
-        """Return the last ``number`` selected events. Changes of documents before the first of them
-        are not left out of the log. Cost: the method reads from the end of the log, at least
-        ``_SPAN`` events at once, until it has them.
+        """Return the last ``number`` selected events. ``documents`` then has only the changes of
+        documents after the first of these events. Cost: the method reads from the end of the log,
+        at least ``_SPAN`` events at once, until it has them.
         """
         newest: list[Logged] = []
         end = self.end(stop)

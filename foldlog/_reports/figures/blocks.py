@@ -66,8 +66,8 @@ class Blocks:
         self, statement: str, *, companions: bool, sub_agents: bool
     ) -> Sequence[Columns] | None:
         """Return the rows of a statement for all blocks, without companions and conversations that
-        name a parent if they are not wanted. Return None if the sums are outdated and the store
-        cannot write them, or if a sum is damaged. Cost: the method sums up the blocks that have
+        name a parent if they are not wanted. Return None if the sums are outdated and cannot be
+        written now, or if a sum is damaged. Cost: the method sums up the blocks that have
         changed, at most ``most``.
         """
         blocks = self._up_to_date()

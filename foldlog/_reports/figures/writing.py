@@ -45,7 +45,7 @@ tool stands in place of the model, and the errors in place of the tokens of the 
 
 FIRST_IS_LOCAL: Final = 1
 LAST_IS_LOCAL: Final = 2
-"""The bits of the column ``local_times``: the first or the last time has no zone."""
+"""The bits of the column ``is_local``: the first or the last time has no zone."""
 SEALED: Final = 1
 """The bit of the column ``encoding`` that says that the texts are encrypted."""
 DIGEST: Final = "\x1f"

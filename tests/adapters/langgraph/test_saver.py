@@ -188,8 +188,8 @@ EXACT = {
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 def test_a_checkpoint_survives_a_reopen(url):
     def round_trip(saver, value):
-        """Return what LangGraph's serializer keeps of a value: it makes lists of tuples in
-        artifacts, and it is theirs.
+        """Return what LangGraph's serializer keeps of a value. It makes lists of the tuples in
+        artifacts.
         """
         return saver.serde.loads_typed(saver.serde.dumps_typed(value))
 

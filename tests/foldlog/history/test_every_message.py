@@ -337,6 +337,9 @@ def test_missing_role_is_the_agent():
     items = [{"type": "message", "role": role, "content": role} for role in ("user", "assistant")]
     speakers = {event.content: event.source for event in from_openai({"output": items})}
     assert speakers == {"user": "user", "assistant": "agent"}
+
+
+def test_odd_field_of_a_custom_call_is_kept():
     call = {"type": "custom_tool_call", "call_id": "k1", "name": "f", "input": "x"}
     assert from_openai({**call, "arguments": "y"})[0].meta["item"] == {"arguments": "y"}
 

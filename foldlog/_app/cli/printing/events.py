@@ -102,7 +102,7 @@ def summary_at(summary: CondensationSummary, action: CondensationAction) -> Cond
 
 
 def event_moment(event: Event, recorded_at: datetime) -> str:
-    """Return the time of the event for people. A time without a zone stays as the source wrote it.
+    """Return the time of the event for people. A time without a zone is not converted.
     Return an empty text if the event has no time.
     """
     return time_words(time_text(event, recorded_at) or "")
