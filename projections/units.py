@@ -107,8 +107,11 @@ class LaterReply(Struct):
         """Note a reply by the ids that it has: its response id, and its id in ``meta``. Replies
         with a common id are the same reply. Return as ``note`` does.
         """
-        is_same = any(name is not None and name in (self.reply or ()) for name in reply)
-        is_later = self.reply is not None and self.is_due and not is_same
+        is_later = (
+            self.reply is not None
+            and self.is_due
+            and not any(name is not None and name in self.reply for name in reply)
+        )
         if is_call:
             self.reply = reply[0], reply[-1]
             self.is_due = False

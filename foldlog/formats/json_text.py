@@ -33,6 +33,8 @@ TOO_DEEP = f"nested deeper than {DEPTH_MAX} levels, the limit for one record"
 DIGITS_MAX = sys.get_int_max_str_digits()
 """The limit that Python sets for the digits of a number, 4,300 by default. 0 is no limit."""
 TOO_MANY_DIGITS = f"holds a number with more than {DIGITS_MAX:,} digits, the limit for one number"
+WITHIN_LIMITS = min(2 * DEPTH_MAX, DIGITS_MAX or 2 * DEPTH_MAX)
+"""No value in a JSON text of so many bytes is nested too deep, or a number with too many digits."""
 _SAMPLES = 10
 """The number of bytes that are looked at in a number with too many digits."""
 _STEP = max(1, DIGITS_MAX // _SAMPLES)

@@ -23,6 +23,7 @@ from foldlog.formats.files.readers import JsonLines
 from foldlog.formats.json_text import (
     RECORD_SIZE_MAX,
     TOO_LONG,
+    WITHIN_LIMITS,
     UnreadableJson,
     bytes_of,
     check_limits,
@@ -191,9 +192,11 @@ class LineReading(_Reading):
         hashes = list[bytes]()
         first = self.records
         start = 0
+        end = len(data)
         for line in data.split(b"\n"):
-            stop = start + len(line)
-            is_last = stop == len(data)
+            length = len(line)
+            stop = start + length
+            is_last = stop == end
             record = line.strip(_PADDING)
             if self._is_in_long_line:
                 record = b""
@@ -202,15 +205,15 @@ class LineReading(_Reading):
                 record = record.removeprefix(BOM_UTF8)
             if record:
                 hashed = hash_of(record)
+                size = len(record)
                 try:
-                    if len(record) >= RECORD_SIZE_MAX:
-                        raise UnreadableJson(TOO_LONG)
-                    check_limits(record)
+                    if size > WITHIN_LIMITS:  # most records are short
+                        _check_line(record)
                     text = in_utf8(record)
                     add(text, hashed)
                 except (msgspec.DecodeError, UnreadableJson) as error:
                     joined = _joined_in(record)
-                    if is_last and not joined and len(record) < RECORD_SIZE_MAX:
+                    if is_last and not joined and size < RECORD_SIZE_MAX:
                         self.waits = True
                         return Block(first, places, b"".join(hashes), data[:start]), start
                     if joined:
@@ -222,7 +225,7 @@ class LineReading(_Reading):
                 else:
                     # Most lines have no padding, so search for the record in its line only if there
                     # is padding.
-                    if len(record) == len(line):
+                    if size == length:
                         begin = start
                     else:
                         self._find_padding(line, record)
@@ -231,7 +234,7 @@ class LineReading(_Reading):
                         # The record is stored as it is, and reads replace these bytes.
                         self.report(self.place, _NOT_UTF_8, is_unread=False)
                     places.append(begin)
-                    places.append(begin + len(record))
+                    places.append(begin + size)
                     hashes.append(hashed)
                     self._lines.append(self._line)
                     self.records += 1
@@ -240,7 +243,7 @@ class LineReading(_Reading):
             self._line += 1
             start = stop + 1
         self._line -= 1
-        return Block(first, places, b"".join(hashes), data), len(data)
+        return Block(first, places, b"".join(hashes), data), end
 
     def _add_joined(
         self,
@@ -273,6 +276,13 @@ class LineReading(_Reading):
             count = line.count(0) - record.count(0)
             if count:
                 self.report(self.place, _LOST.format(count))
+
+
+def _check_line(record: bytes) -> None:
+    """Raise ``UnreadableJson`` for a record that is too long, or that ``check_limits`` refuses."""
+    if len(record) >= RECORD_SIZE_MAX:
+        raise UnreadableJson(TOO_LONG)
+    check_limits(record)
 
 
 def _joined_in(record: bytes) -> list[bytes]:
