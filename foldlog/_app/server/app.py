@@ -27,6 +27,7 @@ from foldlog._app.server.parameters import (
     convert,
     fields_of,
     read_body,
+    read_query,
     signature_fields,
 )
 from foldlog._app.server.problems import refusal_of
@@ -192,7 +193,8 @@ def _answering(
 
     def answer(request: Request) -> Response:
         check()
-        arguments = fields_of(convert("the parameters", dict(request.query_params), query))
+        values = read_query(request.query_params.multi_items(), query.__struct_encode_fields__)
+        arguments = fields_of(convert("the parameters", values, query))
         if takes_request:
             arguments["request"] = request
         answer = make(**arguments)

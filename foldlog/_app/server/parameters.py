@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping
 from functools import partial
 from inspect import Parameter, signature
 from typing import Annotated, Any, Final, TypeVar, get_type_hints
@@ -61,6 +61,19 @@ def convert(what: str, value: object, kind: type[T]) -> T:
         return msgspec.convert(value, kind, strict=False)
     except msgspec.ValidationError as error:
         raise Refusal(400, f"{what}: {error}") from None
+
+
+def read_query(pairs: Iterable[tuple[str, str]], names: Container[str]) -> dict[str, str]:
+    """Return the parameters of a query that have these names, without all others. Raises a
+    ``Refusal`` if one of them comes more than once.
+    """
+    values: dict[str, str] = {}
+    for name, value in pairs:
+        if name in values:
+            raise Refusal(400, f"the parameter {name!r} comes more than once; send it once")
+        if name in names:
+            values[name] = value
+    return values
 
 
 def is_json(headers: Mapping[str, str]) -> bool:

@@ -23,7 +23,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope as AsgiScope, Send
 
-from foldlog._app.server.parameters import LARGE_BODY_BYTES, convert, fields_of, read_body
+from foldlog._app.server.parameters import (
+    LARGE_BODY_BYTES,
+    convert,
+    fields_of,
+    read_body,
+    read_query,
+)
 from foldlog._app.server.problems import MEDIA_TYPE, Refusal, refusal_of, stopping
 from foldlog._app.server.server_sent_events import PIECE_BYTES, StoreChanges
 from foldlog._app.server.service import openapi
@@ -431,13 +437,11 @@ def _read_parameters(
     """Return the arguments of an operation that the path, the headers and the query have. Raises a
     ``Refusal``.
     """
-    values: dict[str, str] = {}
-    for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+    pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+    for name, _ in pairs:
         if name not in operation.in_query:
             raise Refusal(400, f"this path takes no parameter {name!r}")
-        if name in values:
-            raise Refusal(400, f"the parameter {name!r} comes more than once; send it once")
-        values[name] = value
+    values = read_query(pairs, operation.in_query)
     values |= zip(operation.in_path, parts, strict=True)
     for name in operation.in_headers:
         if name in headers:

@@ -23,7 +23,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
-from foldlog._app.server.parameters import read_bytes
+from foldlog._app.server.parameters import read_bytes, read_query
 from foldlog._app.server.problems import Refusal
 from foldlog._app.server.server_sent_events import StoreChanges, StreamEnd
 from foldlog._app.server.service.request import AdmittedRequest
@@ -81,6 +81,7 @@ _TEXT: Final = "text/"
 """The beginning of the types whose bytes are sent as text."""
 _split_lines: Final = re.compile(b"\r\n|\r|\n").split
 _encode: Final = msgspec.json.Encoder().encode
+_READ_PARAMETERS: Final = frozenset({"offset", "live", "cursor"})
 METHODS: Final = "GET, HEAD, PUT, POST, DELETE, OPTIONS"
 _REQUEST_HEADERS: Final = (
     "authorization, content-encoding, content-type, foldlog-lease, idempotency-key, if-match,"
@@ -234,22 +235,21 @@ class StreamService:
         run = self._changes.threads.run
         if request.method == "HEAD":
             return _describe(await run(partial(source.open, BEGINNING, refreshes=False)))
-        values = parse_qsl(request.url.query, keep_blank_values=True)
-        offsets = [value for name, value in values if name == "offset"]
-        query = dict(values)
+        query = read_query(parse_qsl(request.url.query, keep_blank_values=True), _READ_PARAMETERS)
         live = query.get("live")
+        offset = query.get("offset")
         if live not in (None, "long-poll", "sse"):
             raise StreamRefusal(400, f"live is {live!r}; use long-poll or sse")
-        if len(offsets) > 1 or (live is not None and not offsets):
-            raise StreamRefusal(400, "send one offset; -1 is the beginning, and now is the end")
-        opened = await run(partial(source.open, offsets[0] if offsets else BEGINNING))
+        if live is not None and offset is None:
+            raise StreamRefusal(400, "send an offset; -1 is the beginning, and now is the end")
+        opened = await run(partial(source.open, BEGINNING if offset is None else offset))
         cursor = query.get("cursor", "")
         if live == "sse":
             return _event_stream(self._events(admitted, source, opened, cursor), opened)
         if live == "long-poll":
             return await self._poll(admitted, source, opened, cursor)
         page = Page([], opened.place.unit)
-        if NOW not in offsets:
+        if offset != NOW:
             page = await run(partial(source.page, opened.place))
         return _answer_page(opened, page, cursor, admitted.headers.get("if-none-match"))
 

@@ -140,6 +140,30 @@ def test_a_conversation_has_one_title_everywhere(histories):
     assert (titles["asked"], titles["silent"], titles["late"]) == ("/review", None, "more")
 
 
+@pytest.mark.parametrize(
+    "path, name",
+    [
+        ("conversations?limit=1&limit=2", "limit"),
+        ("events?id=usual&start=0&id=c", "id"),
+        ("search?words=a&q=&q=tool:read", "q"),
+    ],
+)
+def test_a_parameter_that_comes_twice_is_refused(client, path, name):
+    answer = client.get(f"/api/{path}")
+    problem = f"the parameter {name!r} comes more than once; send it once"
+    assert (answer.status, answer.json()["error"]) == (400, problem)
+
+
+def test_a_search_takes_several_kinds(client, store):
+    append(store, "c", said("needle"), replied("needle"), said("needle"))
+
+    def found_with(query):
+        return [hit["event"] for hit in client.json(f"search?words=needle{query}")["hits"]]
+
+    assert found_with("&kind=user") == [2, 0]
+    assert found_with("&kind=user&kind=agent") == [2, 1, 0]
+
+
 def test_list_has_500_conversations_a_page(client, store):
     for number in range(510):
         store.append(f"many-{number:03}", said("hi"), expected_version=0)

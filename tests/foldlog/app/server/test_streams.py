@@ -369,6 +369,17 @@ def test_wrong_requests_of_streams_are_refused(client, app):
     assert put(with_token(app, READER), "/v1/stream/c1/other").status == 403
 
 
+@pytest.mark.parametrize("twice", ["offset=-1", "live=long-poll", "cursor=1"])
+def test_a_parameter_that_comes_twice_is_refused(client, twice):
+    put(client, body=deltas("a"))
+    path = f"{REPLY}?offset=-1&live=long-poll&cursor=1"
+    assert client.get(f"{path}&mine=1&mine=2").status == 200
+    answer = client.get(f"{path}&{twice}")
+    name = twice.partition("=")[0]
+    problem = f"the parameter {name!r} comes more than once; send it once"
+    assert (answer.status, answer.json()["detail"]) == (400, problem)
+
+
 def test_a_later_stream_of_the_same_name_has_other_offsets(client):
     put(client, OTHER, TEXT, b"one")
     first = client.get(OTHER).headers["stream-next-offset"]
