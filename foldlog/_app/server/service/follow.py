@@ -23,7 +23,16 @@ from foldlog._app.server.service.events import RecordedEvent
 from foldlog._app.server.service.operations import operation
 from foldlog._app.server.service.request import AdmittedRequest, Deferred
 from foldlog._reports.answers.document import Document
-from foldlog.eventstore import CorruptEvent, InvalidArgument
+from foldlog.eventstore import (
+    ConversationErased,
+    ConversationNotFound,
+    CorruptEvent,
+    InvalidArgument,
+    Recorded,
+)
+from foldlog.eventstore.events import Erased
+from foldlog.eventstore.log.finding import tombstones_before
+from foldlog.eventstore.recorders.base import Reader
 
 _PAGE: Final = 100
 """A page has at most this many events."""
@@ -137,7 +146,7 @@ def follow_store(
                     for recorded in histories.store.follow(after, count):
                         count -= 1
                         after = str(recorded.position)
-                        is_visible = request.is_visible(histories[recorded.conversation])
+                        is_visible = _is_visible(request, recorded)
                         yield after, RecordedEvent.of_recorded(recorded) if is_visible else None
                     return
                 except CorruptEvent as damaged:
@@ -149,6 +158,29 @@ def follow_store(
                     yield after, None
 
     return _follow(request, after, wait_s, limit, _Source(check, look, read, None))
+
+
+def _is_visible(request: AdmittedRequest, recorded: Recorded) -> bool:
+    """Return whether the token may see an event. A token with a filter sees no event of an erased
+    conversation, although it may see a conversation that has the same id now.
+    """
+    history = request.histories[recorded.conversation]
+    if not request.is_visible(history):
+        return False
+    if not request.principal.where:
+        return True
+    database = history._store.database
+
+    def is_of_present(reader: Reader) -> bool:
+        state = database.find(reader, history.id, as_stored=True)
+        erased = () if state is None else tombstones_before(reader, state)
+        ends = (0 if row.erasure is None else row.erasure.position or 0 for row in erased)
+        return all(reader.has_reached(str(recorded.position), end) for end in ends)
+
+    try:
+        return not isinstance(recorded.event, Erased) and database.recorder.query(is_of_present)
+    except (ConversationErased, ConversationNotFound):  # erased since the token saw it
+        return False
 
 
 def _read_page(read: Read, longest: int, after: str) -> Iterator[tuple[str, RecordedEvent | None]]:

@@ -909,6 +909,44 @@ def test_a_missing_key_of_another_user_is_refused_without_a_name(tmp_path):
             assert (refusal.status, "bob" in str(refusal.document)) == (503, False)
 
 
+def becomes_of_ann(histories):
+    """Erase Bob's conversation "x", and begin one of Ann's with its id."""
+    histories.erase("x", reason="Bob left")
+    histories.create("x", {"user": "ann"}, replace_erased=True)
+    histories["x"].append({"role": "user", "content": "of Ann"})
+
+
+def of_bob():
+    histories = Histories(open_store("memory:"))
+    histories.create("x", {"user": "bob"}).append({"role": "user", "content": "of Bob"})
+    return histories
+
+
+def test_a_token_does_not_follow_the_erasure_of_another_user():
+    with of_bob() as histories:
+        becomes_of_ann(histories)
+        followed = [event["event"]["kind"] for event in as_ann(histories)("follow_store")["events"]]
+        assert followed == ["document_changes", "message"]
+        assert "erased" in str(seeing_all(histories)("follow_store")["events"])
+
+
+def test_a_token_follows_no_event_that_was_erased_before_its_conversation_began(monkeypatch):
+    with of_bob() as histories:
+        follow = histories.store.follow
+
+        def follow_later(after, limit):
+            recorded = [*follow(after, limit)]
+            if recorded:
+                monkeypatch.setattr(histories.store, "follow", follow)
+                becomes_of_ann(histories)
+            return iter(recorded)
+
+        monkeypatch.setattr(histories.store, "follow", follow_later)
+        followed = as_ann(histories)("follow_store")["events"]
+        assert [event["event"]["kind"] for event in followed] == ["document_changes", "message"]
+        assert "Bob" not in str(followed)
+
+
 def test_a_fork_names_no_conversation_of_another_user(store):
     histories = Histories(store)
     histories.create("of-bob", {"user": "bob"}).append({"role": "user", "content": "tea"})
