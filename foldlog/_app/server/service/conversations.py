@@ -349,10 +349,19 @@ def erase(
     history = request.history
     if request.principal.where and (with_forks or detach_forks):
         raise Refusal(403, "this token may not see all forks, so it cannot erase or detach them")
+    tombstone: ConversationRow | None = None
     try:
-        tombstone = request.histories.erase(
-            history.id, reason=reason, with_forks=with_forks, detach_forks=detach_forks
-        )
+        while tombstone is None:
+            # The erasure goes by the id, which another conversation may have by then.
+            expected = history._store.conversation(history.id)
+            with suppress(VersionConflict):  # the conversation has a new event, so read it again
+                tombstone = request.histories.erase(
+                    history.id,
+                    reason=reason,
+                    with_forks=with_forks,
+                    detach_forks=detach_forks,
+                    expected=expected,
+                )
     except ConversationHasForks:
         if request.principal.where:
             raise Refusal(409, "the conversation has forks; ask an administrator") from None

@@ -947,6 +947,45 @@ def test_a_token_follows_no_event_that_was_erased_before_its_conversation_began(
         assert "Bob" not in str(followed)
 
 
+@pytest.fixture
+def before_erasure(monkeypatch):
+    """Runs a function once, before the service erases a conversation."""
+
+    def run_first(work):
+        erase_history = Histories.erase
+
+        def erase_later(self, *arguments, **options):
+            monkeypatch.setattr(Histories, "erase", erase_history)
+            work(self)
+            return self.erase(*arguments, **options)
+
+        monkeypatch.setattr(Histories, "erase", erase_later)
+
+    return run_first
+
+
+def test_no_other_conversation_with_the_id_is_erased(before_erasure):
+    with of_bob() as histories:
+        histories["x"].set_attributes(user="ann")
+
+        def become_of_bob(histories):
+            histories.erase("x", reason="asked to")
+            histories.create("x", {"user": "bob"}, replace_erased=True)
+
+        before_erasure(become_of_bob)
+        ann = as_ann(histories, "administer")
+        assert ann.refusal("erase", conversation="x", body={"reason": "mine"}).status == 410
+        assert histories["x"].attributes() == {"user": "bob"}
+
+
+def test_a_conversation_with_a_new_event_is_erased(before_erasure):
+    with of_bob() as histories:
+        histories["x"].set_attributes(user="ann")
+        before_erasure(lambda histories: histories["x"].append(said("more")))
+        erased = as_ann(histories, "administer")("erase", conversation="x", body={"reason": "r"})
+        assert erased["events"] == 4
+
+
 def test_a_fork_names_no_conversation_of_another_user(store):
     histories = Histories(store)
     histories.create("of-bob", {"user": "bob"}).append({"role": "user", "content": "tea"})
