@@ -397,7 +397,8 @@ class Histories:
     def find(self, source_id: Any, *, format: str) -> tuple[FoundEvent, ...]:
         """Return the events with this source id in any history. The method finds the events that
         were appended with ``dedupe="origin"``, and all that a history had before its first such
-        append.
+        append. ``format`` is the ``origin.format`` of the events. Events of your own may name any
+        format, so a format without events is no error.
 
         Cost: a query, and another one for each returned event, whatever the size of the store.
         """
