@@ -147,9 +147,11 @@ def test_lost_empty_or_damaged_store_is_restored(path, backup):
 def test_other_programs_file_is_not_replaced(path, backup, tmp_path):
     other = tmp_path / "other.db"
     execute(other, "CREATE TABLE precious (value)")
+    damaged = tmp_path / "cut.db"
+    damaged.write_bytes(other.read_bytes()[:200])
     text = tmp_path / "essay.txt"
     text.write_text("many words " * 5_000)
-    for file in (other, text):
+    for file in (other, damaged, text):
         before = file.read_bytes()
         names = set(tmp_path.iterdir())
         with pytest.raises(

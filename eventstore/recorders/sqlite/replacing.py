@@ -43,9 +43,9 @@ NEW = ".new"
 
 
 def check_replaceable(path: str) -> None:
-    """Raise ``StoreRefused`` if a file has content and is not a foldlog store. A damaged database
-    may be replaced. If another program has locked the file, the error of SQLite is raised: nobody
-    knows whose file it is.
+    """Raise ``StoreRefused`` if a file has content and is not a foldlog store. A damaged store may
+    be replaced if its header still says that it is one. If another program has locked the file, the
+    error of SQLite is raised: nobody knows whose file it is.
     """
     if not os.path.exists(path) or os.path.getsize(path) == 0:
         return
@@ -57,8 +57,7 @@ def check_replaceable(path: str) -> None:
         code = primary_code(error)
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise
-        is_damaged = code == sqlite3.SQLITE_CORRUPT
-        is_ours = is_damaged or schema.has_our_mark_in_header(path)
+        is_ours = schema.has_our_mark_in_header(path)
     if not is_ours:
         raise StoreRefused(
             f"{path} is not a foldlog store, so it was not replaced; move it away, or choose"
