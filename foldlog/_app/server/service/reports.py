@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final
@@ -34,6 +36,7 @@ from foldlog._reports.runs import compared_runs
 from foldlog._reports.search.recall_tool import TOKENS, TOKENS_LEAST
 from foldlog._reports.search.secrets import kinds_in, secrets_in
 from foldlog._testing.calls import recorded_calls
+from foldlog.eventstore.errors import ConversationErased
 from foldlog.eventstore.lists import tombstones
 from foldlog.projections import Dialect
 
@@ -75,20 +78,24 @@ def read_store_stats(request: AdmittedRequest, *, where: Where = "") -> StatsDoc
     histories = request.histories
     asked = attributes_in(where)
     attributes = {**asked, **request.principal.where}
-    if not asked.items() <= attributes.items():
-        names: list[str] | None = []  # the token sees none of them
-    elif attributes:
-        names = request.visible_ids(attributes)
-    else:
-        names = None
-    stats = collect_stats(
+    collect = partial(
+        collect_stats,
         histories.store,
-        names,
         views=histories.views,
         prices=request.prices,
         waits_for="single",
     )
-    return stats.document()
+    if not asked.items() <= attributes.items():
+        return collect([]).document()  # the token sees none of them
+    if not attributes:
+        return collect(None).document()
+    while True:
+        names = request.visible_ids(attributes)
+        with suppress(ConversationErased):
+            stats = collect(names)
+            if {*names} <= {*request.visible_ids(attributes)}:
+                return stats.document()
+        # A conversation was erased meanwhile, and another one may have its id.
 
 
 class Tombstone(Document, frozen=True):

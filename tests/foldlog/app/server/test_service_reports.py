@@ -98,6 +98,27 @@ def test_figures_count_what_a_token_may_read(admin, ann):
     assert ann("read_store_stats", where="user=bob")["conversations"] == 0
 
 
+@pytest.mark.parametrize("user", [None, "bob"])
+def test_sums_leave_out_a_conversation_that_is_erased_meanwhile(
+    user, admin, ann, store, monkeypatch
+):
+    """The conversation of another ``user`` may begin under its id."""
+    admin("create_conversation", body={"id": "ann-2", "attributes": {"user": "ann"}})
+    collect = reports.collect_stats
+
+    def collect_late(store, names, **options):
+        monkeypatch.undo()
+        erase(store, "ann", reason="asked for")
+        if user is not None:
+            again = Histories(store).create("ann", {"user": user}, replace_erased=True)
+            again.append(said("of another user"))
+        return collect(store, names, **options)
+
+    monkeypatch.setattr(reports, "collect_stats", collect_late)
+    stats = ann("read_store_stats")
+    assert (stats["conversations"], stats["events"].get("user", 0)) == (1, 0)
+
+
 def test_figures_of_many_conversations_say_what_they_lack(admin, ann, store, monkeypatch):
     for number in range(5):
         admin("create_conversation", body={"id": str(number), "attributes": {"user": "ann"}})
