@@ -157,8 +157,8 @@ def lines_of(name):
             words.append(COMMANDS["values"][named])  # a new name needs a value there
         elif parameter.required or parameter.name == "reason":
             words.append(f"{parameter.opts[0]} {COMMANDS['values'][named]!r}")
-        elif parameter.name == "yes":
-            words.append("--yes")
+        elif parameter.name in ("yes", "once"):  # the command waits for nobody
+            words.append(parameter.opts[0])
     if name in COMMANDS["whole store"]:
         yield " ".join(word for word in words if word and word != ALL)
     if name not in COMMANDS["whole store"] or ALL in words:
