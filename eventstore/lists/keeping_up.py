@@ -138,6 +138,10 @@ def bring_up_to_date(database: Database, age_max_s: float, *, is_complete: bool)
     listings: Mapping[int, ListedConversation] = {}
     can_write = _write_entries(database, pending)
     if not can_write:
+        if database.late.base == stored:
+            # An earlier call has read more than is written.
+            progress = database.late.progress
+            listings = database.late.listings
         listings = _with_entries(database, listings, pending)
     leaves_some = leaves_some and _are_some_listed(database, pending, listings, can_write)
     listed = 0
@@ -147,7 +151,6 @@ def bring_up_to_date(database: Database, age_max_s: float, *, is_complete: bool)
         if can_write and not _write_step(database, progress, step):
             can_write = False
             if database.late.base == stored:
-                # An earlier call has read more than is written.
                 progress = database.late.progress
                 listings = {**database.late.listings, **listings}
                 step = _next_step(database, progress, now)

@@ -132,6 +132,22 @@ def test_many_entries_that_wait_for_a_program_that_cannot_write(url, monkeypatch
             assert Histories(store).list(age_max_s=0).is_complete == is_complete
 
 
+def test_list_beside_an_entry_that_waits_becomes_complete_without_writing(url, monkeypatch):
+    monkeypatch.setattr(keeping_up, "_AT_ONCE", 2)
+    monkeypatch.setattr(keeping_up, "_EVENTS_AT_ONCE", 2)
+    with open_store(url, keys=KEYS) as store:
+        Histories(store).create("waits", {"user": "ann"})
+    listed(url)
+    names = [f"c{number}" for number in range(9)]
+    with open_store(url, keys=KEYS) as store:
+        for name in names:
+            Histories(store)[name].append(said("hi"))
+    with open_store(f"{url}?mode=ro", keys=KEYS) as store:
+        pages = [Histories(store).list(age_max_s=0) for _ in range(6)]
+    assert pages[-1].is_complete
+    assert {row.id for row in pages[-1].conversations} == {"waits", *names}
+
+
 @pytest.mark.parametrize("after", [7, "x", (1,), (1, 2, 3), [1, 2]])
 def test_page_after_what_is_no_page(url, after):
     with open_store(url) as store, pytest.raises(TypeError, match="'after' must be the 'after'"):
