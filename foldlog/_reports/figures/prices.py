@@ -170,34 +170,34 @@ def _prices_in(path: Path) -> dict[str, Price]:
     try:
         content = path.read_bytes()
         entries = msgspec.json.decode(content, type=dict[str, dict[str, Any]])
-        prices = {model: _price(entry) for model, entry in entries.items()}
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidArgument(
             f"the prices in {str(path)!r} cannot be read: {error}; {_FORM}"
         ) from error
     for model, entry in entries.items():
-        price_fields = {
-            name: value for name, value in entry.items() if name == _TIERS or _USED.fullmatch(name)
-        }
-        if "litellm_provider" not in entry and (
-            unknown_names := [name for name in entry if name not in price_fields]
-        ):
-            raise InvalidArgument(
-                f"{str(path)!r}: {model!r} has unknown fields: {', '.join(unknown_names)}; {_FORM}"
-            )
-        tiers = price_fields.pop(_TIERS, None) or ()
-        if any(tier.get("range", (0,))[0] < 0 for tier in tiers):
-            raise InvalidArgument(
-                f"{str(path)!r}: a range of {_TIERS} of {model!r} begins below 0 tokens; {_FORM}"
-            )
-        in_tiers = ((name, tier.get(name)) for tier in tiers for name in _NAMES)
-        for name, value in (*price_fields.items(), *in_tiers):
-            if value is not None and not 0 <= value < float("inf"):
-                raise InvalidArgument(
-                    f"{str(path)!r}: {name} of {model!r} is {value}, but a price is 0 or more; "
-                    f"{_FORM}"
-                )
-    return prices
+        if problem := _problem_of(model, entry):
+            raise InvalidArgument(f"{str(path)!r}: {problem}; {_FORM}")
+    return {model: _price(entry) for model, entry in entries.items()}
+
+
+def _problem_of(model: str, entry: JsonMap) -> str | None:
+    """Return what is wrong with the prices of a model in a file, or None."""
+    prices = {field: value for field, value in entry.items() if _USED.fullmatch(field)}
+    unknown_names = [name for name in entry if name not in prices and name != _TIERS]
+    if unknown_names and "litellm_provider" not in entry:
+        return f"{model!r} has unknown fields: {', '.join(unknown_names)}"
+    try:
+        tiers = _tiers(entry)
+    except msgspec.ValidationError as error:
+        return f"{_TIERS} of {model!r} cannot be read: {error}"
+    if any(tier.range[0] < 0 for tier in tiers):
+        return f"a range of {_TIERS} of {model!r} begins below 0 tokens"
+    in_tiers = ((name, getattr(tier, name)) for tier in tiers for name in _NAMES)
+    for name, value in (*prices.items(), *in_tiers):
+        is_price = type(value) in (int, float) and 0 <= value < float("inf")
+        if value is not None and not is_price:
+            return f"{name} of {model!r} is {value!r}, but a price is a number of 0 or more"
+    return None
 
 
 def _price(entry: JsonMap) -> Price:
@@ -210,13 +210,17 @@ def _price(entry: JsonMap) -> Price:
         if matched is not None and value is not None:
             above = 1_000.0 * int(matched[2] or 0)
             steps.append((above, matched[1], value))
-    for tier in msgspec.convert(entry.get(_TIERS) or (), tuple[_Tier, ...]):
+    for tier in _tiers(entry):
         steps += [
             (tier.range[0], name, value)
             for name in _NAMES
             if (value := getattr(tier, name)) is not None
         ]
     return _of_steps(steps)
+
+
+def _tiers(entry: JsonMap) -> tuple[_Tier, ...]:
+    return msgspec.convert(entry.get(_TIERS) or (), tuple[_Tier, ...])
 
 
 def _of_steps(steps: Iterable[_Step]) -> Price:

@@ -120,10 +120,11 @@ def test_view_of_an_own_condenser_is_unknown(condenser):
         assert len(history.prepare()) < len(history.view())
         why = history.why(1)
         assert why.sent
+        assert "cannot say how it was sent" in why.reason
         assert "because this depends on EveryOther (recorded in event" in why.reason
         assert len([event for event in history.events() if isinstance(event, Annotation)]) == 2
         CondenseHandler(history._store, history._views, NoOpCondenser()).handle("c")
-        assert "not known" not in history.why(1).reason
+        assert "cannot say" not in history.why(1).reason
 
 
 def test_unchanged_view_is_not_recorded(histories):

@@ -74,6 +74,34 @@ def test_a_price_is_not_negative(tmp_path, fields):
         Prices(path)
 
 
+@pytest.mark.parametrize(
+    "fields, problem",
+    [
+        ({"input_cost_per_token": "3e-06"}, "input_cost_per_token of 'm' is '3e-06'"),
+        (
+            {"input_cost_per_token_above_200k_tokens": "x"},
+            "input_cost_per_token_above_200k_tokens of 'm' is 'x'",
+        ),
+        ({"input_cost_per_token_above_0k_tokens": [1]}, r"of 'm' is \[1\]"),
+        ({"output_cost_per_token": True}, "output_cost_per_token of 'm' is True"),
+    ],
+)
+def test_a_price_is_a_number_also_where_a_tier_replaces_it(tmp_path, fields, problem):
+    path = tmp_path / "prices.json"
+    of_each = {"input_cost_per_token": 1e-6, "output_cost_per_token": 1e-6}
+    tiers = [{"range": [0, 200_000], **of_each}, {"range": [200_000, 300_000], **of_each}]
+    path.write_text(json.dumps({"m": {**of_each, **fields, "tiered_pricing": tiers}}))
+    with pytest.raises(InvalidArgument, match=problem):
+        Prices(path)
+
+
+def test_a_tier_that_cannot_be_read_is_refused_with_its_model(tmp_path):
+    path = tmp_path / "prices.json"
+    path.write_text(json.dumps({"m": {"tiered_pricing": [{"range": ["0", 100]}]}}))
+    with pytest.raises(InvalidArgument, match="tiered_pricing of 'm' cannot be read: Expected"):
+        Prices(path)
+
+
 def test_a_range_of_prices_begins_with_a_number_of_tokens(tmp_path):
     path = tmp_path / "prices.json"
     tier = {"range": [-7, 100], "input_cost_per_token": 1e-6, "output_cost_per_token": 1e-6}
