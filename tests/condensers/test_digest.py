@@ -126,6 +126,7 @@ def test_a_fact_in_plain_words_outlives_common_lines():
     facts = {7: "the harbour falcon turned teal", 30: "the tower heron listens on port 8123"}
     text = digest(*looks(80, lambda number: facts.get(number, FILLER)), length=1_500)
     assert section(text, RARE) == [*facts.values()]
+    assert "look 70`" in text
     assert "look 7`" not in text
 
 

@@ -351,6 +351,7 @@ def test_an_import_brings_no_redacted_content_back(store):
     with pytest.raises(HistoryDiverged, match="differs from event 0 on"):
         store.ingest("i", [imported(0, "another"), *history[1:]])
     assert store.ingest("i", history[:1]) == (0, 4), "it ends before the redacted event"
+    assert b"SECRET 0" in stored(store)
     assert b"SECRET 1" not in stored(store)
 
 

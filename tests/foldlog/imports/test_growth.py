@@ -322,6 +322,7 @@ def test_redaction_deletes_the_state(tmp_path, store, decoded):
     imported(store, path)
     events_of(store, "s1")
     assert state_of(store, "s1") is not None
+    assert "plank00030" in str(events_of(store, "s1"))
     Histories(store)["s1"].redact([30], reason="asked for")
     assert state_of(store, "s1") is None
     decoded()

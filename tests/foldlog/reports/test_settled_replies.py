@@ -267,7 +267,11 @@ def test_a_total_counts_a_repeated_settled_reply_once(
     assert problems(histories) == []
 
 
-def test_blocks_are_encrypted_and_go_with_an_erasure(path: Path) -> None:
+def test_blocks_are_encrypted_and_go_with_an_erasure(path: Path, tmp_path: Path) -> None:
+    plain = tmp_path / "plain.db"
+    with foldlog.open(plain) as histories:
+        fill(histories["c"], 0, 10)
+    assert any(b"model-0" in row["body"] for row in records(plain))
     with foldlog.open(path, keys=KEYS) as histories:
         fill(histories["c"], 0, 10)
     assert records(path)
