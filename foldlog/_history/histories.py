@@ -220,7 +220,7 @@ class Histories:
         method reads a cached row of every history, and the View of each history with new events
         since the last call.
         """
-        from foldlog._history.lease import to_resume
+        from foldlog._history.to_resume import to_resume
 
         unread = partial(tell, "foldlog.resume.finding")
         return (

@@ -14,7 +14,7 @@ import pytest
 import foldlog
 from foldlog._app.cli.verify_findings import Checks
 from foldlog._app.server import pages
-from foldlog._history.lease import _AWAITED, OPEN_CALLS, find_wrong_open_calls
+from foldlog._history.to_resume import _AWAITED, OPEN_CALLS, find_wrong_open_calls
 from foldlog._imports.making_events import make_events
 from foldlog._reports.figures.view_tokens import ViewMeasuring
 from foldlog._reports.records.compared_imports import verify_with_records

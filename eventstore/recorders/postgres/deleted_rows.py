@@ -45,8 +45,8 @@ class Deletion(NamedTuple):
 
 class Horizon(Struct, frozen=True):
     """What holds the horizon at the transaction ``number``. ``kind`` is ``session``, ``prepared
-    transaction``, ``replication slot`` or ``transaction``, and ``name`` says which. ``state`` is None
-    for the last two, and if this role may not see it. ``seconds`` is 0 where the begin is unknown.
+    transaction``, ``replication slot`` or ``transaction``, and ``name`` says which. ``state`` is
+    None for the last two, and if this role may not see it. ``seconds`` is 0 if that is unknown.
     """
 
     number: int

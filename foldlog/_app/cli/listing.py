@@ -14,7 +14,7 @@ from foldlog._app.cli.hints import prices_hint
 from foldlog._app.cli.options import LISTED_MAX
 from foldlog._app.cli.selection import pairs
 from foldlog._app.cli.stores import iter_rows
-from foldlog._history.lease import to_resume
+from foldlog._history.to_resume import to_resume
 from foldlog._reports.answers.conversations import ConversationDocument
 from foldlog._reports.figures.documents import document_of
 from foldlog._reports.figures.of_store import PAGE, FiguresOfStore

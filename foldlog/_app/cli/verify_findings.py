@@ -143,7 +143,7 @@ class Checks:
             find_wrong_documents,
             names_of_cached_pages,
         )
-        from foldlog._history.lease import OPEN_CALLS, find_wrong_open_calls
+        from foldlog._history.to_resume import OPEN_CALLS, find_wrong_open_calls
         from foldlog._reports.figures.view_tokens import VIEW_SIZES, find_wrong_sizes
 
         def forget(transaction: Transaction) -> None:
