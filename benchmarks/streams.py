@@ -237,7 +237,9 @@ QUESTIONS: dict[str, Callable[[str], None]] = {
 def main(
     questions: tuple[str, ...], url: str | None, peer: Path | None, writer: tuple[str, int] | None
 ) -> None:
-    if writer is not None and url is not None:
+    if writer is not None:
+        if url is None:
+            raise click.UsageError("--write needs --db")
         write(url, *writer)
         return
     for question in questions or [*QUESTIONS, *OVER_HTTP]:

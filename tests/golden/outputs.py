@@ -109,8 +109,8 @@ _DATA_FOLDER = os.path.join(os.pardir, "foldlog", "")
 
 
 def output_of(name, folder):
-    """Return what a command prints in a copy of the folder, on a terminal of 100 columns, and its
-    exit status.
+    """Return what a command prints in a copy of the folder, in lines of 100 columns, and its exit
+    status.
     """
     line = _LINES[name]
     with tempfile.TemporaryDirectory() as temporary:

@@ -51,15 +51,15 @@ class Search(NamedTuple):
         return self.holds is not None or self.before is not None or bool(self.where)
 
 
-def check_asked(
+def check_request(
     search: Search,
     conversation: str | None,
     events: Sequence[int],
     reason: str,
     by: str | None,
 ) -> None:
-    """Raise ``Refused`` if the receipt would contain the text to redact. The user must either name
-    events or search for events.
+    """Raise ``Refused`` if the receipt would contain the text to redact, or if the user neither
+    named events nor searched for them, or did both.
     """
     check_reason(reason, "receipt")
     matches = search.holds

@@ -40,7 +40,7 @@ def chosen_by(
     for key, quoted, plain in _FACET.findall(line):
         value = quoted or plain
         if key != "has":
-            _check_single(values, key, value)
+            _add_value(values, key, value)
         _choose(chosen, key, value)
     words = _FACET.sub(" ", line).strip()
     if chosen.pop("has_note", False):
@@ -51,7 +51,7 @@ def chosen_by(
     return Where(**chosen)
 
 
-def _check_single(values: dict[str, str], key: str, value: str) -> None:
+def _add_value(values: dict[str, str], key: str, value: str) -> None:
     """Add the value of a filter to ``values``. Raises ``InvalidArgument`` if the filter, or the
     attribute that it names, has another value there.
     """

@@ -112,10 +112,11 @@ def _go_on(history: History, at: int, ask: Ask | None) -> ReplayedDocument:
 
 
 def _asking(then: str) -> Ask:
-    """Return what answers the calls: a command, or a model. Raises ``Refused`` if ``then`` is
-    empty, or has a quotation mark without its end.
+    """Return a function that asks a command or a model for its next reply. Raises ``Refused`` if
+    ``then`` is empty, or has a quotation mark without its end.
 
-    The function raises ``Refused`` for a command that cannot be started, fails, or prints no JSON.
+    The returned function raises ``Refused`` if the command cannot be started, fails, or prints no
+    JSON.
     """
     try:
         words = shlex.split(then)

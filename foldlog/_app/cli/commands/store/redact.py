@@ -26,7 +26,7 @@ from foldlog._app.cli.printing.redaction import (
 from foldlog._app.cli.redacting import (
     RedactionResult,
     Search,
-    check_asked,
+    check_request,
     holds_of,
     redact_chosen,
     redacting_of,
@@ -107,7 +107,7 @@ def run(
     """
     has_text = holds_of(matching, secrets=secrets)
     search = Search(has_text, moment_of_option("--older-than", older_than), where)
-    check_asked(search, conversation, events, reason, by)
+    check_request(search, conversation, events, reason, by)
     with open_existing(db) as store:
         redacting = redacting_of(store, conversation, search)
         named = {require_id(store, conversation): events} if conversation and events else {}
