@@ -465,6 +465,7 @@ def _stored_copy(name: str, value: Any) -> Any:
         # document.
         problem = str(error).partition(": ")[2] or str(error)
         problem = problem.replace(f"changed.{name}.value", name, 1)
+        problem = problem.replace("this document_changes", "it", 1)
         raise InvalidEvent(
             f"document {name!r} has a value that JSON cannot hold: {problem}"
         ) from None

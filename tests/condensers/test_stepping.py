@@ -505,3 +505,21 @@ def test_a_summary_is_cut_where_the_last_turn_leaves_no_room():
         assert not any(map(is_masked, others)), "shorter texts of results would not be enough"
         assert history.sent().to_messages() == view.to_messages()
         assert history.view()[0].content == "the harbour falcon " * 160
+
+
+def test_a_function_in_place_of_a_method_gets_the_view_and_the_model():
+    asked = []
+
+    class Own(Condenser):
+        def condense(self, view):
+            raise AssertionError("replaced")
+
+    def condense(view, agent_llm):
+        asked.append(agent_llm)
+        return view
+
+    condenser = Own()
+    condenser.condense = condense
+    view = View.from_events([SYSTEM, REQUEST])
+    assert condenser.step(view, ESTIMATE).result is view
+    assert asked == [ESTIMATE]

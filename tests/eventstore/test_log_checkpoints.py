@@ -117,6 +117,21 @@ def test_short_log_is_not_written_back(monkeypatch):
         assert len(began) == (pages == log_checkpoints.AT)
 
 
+def test_a_log_that_a_reader_needs_is_not_tried_at_each_commit(store, monkeypatch):
+    tried = []
+    write_back = rewriting.write_back
+    monkeypatch.setattr(
+        rewriting, "write_back", lambda connection: tried.append(1) or write_back(connection)
+    )
+    append_in_turn(store, 1)
+    with reading(store, "c1"):
+        append_in_turn(store, 2 * AT)
+        so_far = len(tried)
+        assert so_far > 0, "the log was long enough to be tried"
+        append_in_turn(store, 4)
+        assert len(tried) - so_far <= 1
+
+
 def test_log_under_constant_writes_begins_again(store, tmp_path, committed_between):
     committed_between(store)
     append_in_turn(store, 200)

@@ -80,6 +80,13 @@ from tests.said import said, say
 from tests.sound import assert_sound
 
 
+def nested(levels):
+    value = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 @pytest.mark.parametrize(
     "fields, words",
     [
@@ -282,6 +289,11 @@ def store():
             lambda store: Documents(store).append("c", (), {"plan": ("a", "tuple")}),
             InvalidEvent,
             "document 'plan' has a value that JSON cannot hold as it is, such as a tuple",
+        ),
+        (
+            lambda store: Documents(store).append("c", (), {"plan": nested(600)}),
+            InvalidEvent,
+            "document 'plan' has a value that JSON cannot hold: it is nested too deep",
         ),
     ],
 )

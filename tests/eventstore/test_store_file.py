@@ -42,6 +42,19 @@ def store(path):
         yield store
 
 
+def test_an_error_of_a_signal_handler_is_raised_as_it_is(store, monkeypatch):
+    with monkeypatch.context() as patched:
+
+        def interrupted(descriptor):
+            raise TimeoutError("the handler's alarm")
+
+        patched.setattr(store_file.os, "fstat", interrupted)
+        with pytest.raises(TimeoutError, match="the handler's alarm"):
+            append(store, "interrupted")
+    append(store, "after")
+    assert texts(store, "c1") == ["before", "after"]
+
+
 # -- one name
 # --------------------------------------------------------------------------------------------------
 
