@@ -310,7 +310,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         removed, in one transaction. Raises ``SessionException`` if the agent does not exist.
         """
         agent_id = session_agent.agent_id
-        held = self._holding(self.conversation(session_id, session_agent.agent_id))
+        held = self._holding(self.conversation(session_id, agent_id))
         while True:
             seen = held.history._seen()
             if held.state_at == seen.version:
@@ -322,15 +322,17 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
             session_agent.created_at = before.get("created_at", session_agent.created_at)
             agent_state = to_plain(session_agent.to_dict())
             events = _condense_removed(held, agent_state[_MANAGER], before[_MANAGER], seen)
-            if events or _SUMMARY in before:
+            condensed = {_SUMMARY: before[_SUMMARY]} if _SUMMARY in before else {}
+            if not events and {**agent_state, **_TIME, **condensed} == {**before, **_TIME}:
+                # The SDK writes the state after each message.
+                if not condensed:
+                    held.state = before
+                    held.state_at = seen.version
+                return
+            if events or condensed:
                 if agent_state[_MANAGER].get(_SUMMARY_MESSAGE) is not None:
                     del agent_state[_MANAGER][_SUMMARY_MESSAGE]
                 agent_state[_SUMMARY] = seen.version if events else before[_SUMMARY]
-            elif {**agent_state, **_TIME} == {**before, **_TIME}:
-                # The SDK writes the state after each message.
-                held.state = before
-                held.state_at = seen.version
-                return
             try:
                 recorded = held.history._append_seen(events, seen, {_AGENT: agent_state})
             except VersionConflict:

@@ -182,6 +182,26 @@ async def test_an_unchanged_state_is_not_stored_again(stored, histories):
         assert stored.read_agent("s", "a").state == state
 
 
+@pytest.mark.parametrize("summary", [None, "earlier: hi"])
+async def test_an_unchanged_state_after_a_condensation_is_not_stored_again(stored, summary):
+    history = history_of(stored)
+    for number in range(4):
+        add(stored, number, user(f"hi {number}"))
+    summary_message = None if summary is None else {"role": "user", "content": [said(summary)]}
+    condensed = partial(agent_state, removed=2, summary_message=summary_message)
+    stored.update_agent("s", condensed())
+    assert len(condensations(history)) == 1
+    before = history.version()
+    for _ in range(3):
+        stored.update_agent("s", condensed())
+    assert history.version() == before
+    stored.update_agent("s", condensed({"k": 2}))
+    assert history.version() == before + 1
+    agent = stored.read_agent("s", "a")
+    assert agent.state == {"k": 2}
+    assert agent.conversation_manager_state.get("summary_message") == summary_message
+
+
 async def test_a_deletion_can_be_repeated_after_a_kill(repository, monkeypatch):
     repository.create_agent("s", agent_state())
     # it may be the younger one
