@@ -9,6 +9,7 @@ streamed_reply.py  the reply of a model while the model writes it
 request_names.py   name the request that a reply answers
 sent_requests.py   the request that a reply answered, made again
 lease.py           at most one worker drives a history
+to_resume.py       which conversations their workers left unfinished
 effects.py         run the tool of a call at most once; the state of each call
 once.py            do a piece of work once, and record its result
 runtime_calls.py   run the tools of another agent runtime at most once

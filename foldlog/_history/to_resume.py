@@ -36,10 +36,9 @@ def to_resume(
 ) -> Iterator[ConversationRow]:
     """Yield the conversations among ``rows`` that their workers left unfinished: see
     ``Histories.to_resume``. If a conversation cannot be read, it is left out, and ``unread`` is
-    called with the problem. A reply
-    that was begun without a lease may be written by a living worker, so it counts as left only if
-    its last chunk is old. The worker of a conversation also resumes its sub-agents, so they are
-    left out.
+    called with the problem. A reply that was begun without a lease may be written by a living
+    worker, so it counts as left only if its last chunk is old. The worker of a conversation also
+    resumes its sub-agents, so they are left out.
     """
     from foldlog._reports.figures.overview import parent_of
     from foldlog.eventstore.log.streams import conversations_with_left_reply

@@ -21,7 +21,6 @@ from foldlog import (
     LeaseTaken,
     Store,
 )
-from foldlog._history import lease
 from foldlog.aio import PendingAppend
 from foldlog.errors import IdempotencyConflict, InvalidArgument, InvalidEvent, StoreRefused
 from foldlog.eventstore.log import streams
@@ -335,7 +334,7 @@ def test_conversations_to_resume_are_found_with_one_read_of_the_streams(worker, 
     for number in range(5):
         worker._histories[f"c{number}"].append([said("a question")])
         worker._histories[f"c{number}"].stream_reply().feed("A toy")
-    monkeypatch.setattr(lease, "PAGE", 2)
+    monkeypatch.setattr("foldlog._history.to_resume.PAGE", 2)
     monkeypatch.setattr(streams, "LEFT_S", -1)
     read = noted(monkeypatch, streams, "conversations_with_left_reply")
     assert {f"c{number}" for number in range(5)} <= {*to_resume(worker)}
