@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from foldlog.eventstore.errors import ConversationErased
 from foldlog.eventstore.events import Event
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.recorders.types import Conversation
@@ -93,6 +94,12 @@ class ConversationRow(NamedTuple):
     redactions: int = 0
     unmade: int = 0
     archived: int = 0
+
+    def check_not_erased(self) -> ConversationRow:
+        """Return this row. Raises ``ConversationErased`` if the conversation is erased."""
+        if self.erased_at is not None:
+            raise ConversationErased(self.id, self.erased_at.isoformat(), self.erased_reason or "")
+        return self
 
 
 class Ingested(NamedTuple):

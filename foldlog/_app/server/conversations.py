@@ -358,6 +358,7 @@ class ServedConversations:
         events of the conversation and of the agents above it, a row of each agent, and the events
         of at most 20 agents with redacted events.
         """
+        self._store.conversation(conversation, as_stored=True).check_not_erased()
         self.refresh()
         top = self.figures.trees.task_of(conversation)
         ((_, figures),) = self.figures.of([self._store.conversation(top, as_stored=True)])

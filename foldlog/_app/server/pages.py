@@ -213,7 +213,7 @@ class Pages:
         """Say how far a page is that is being made. First the missing events of an imported
         conversation are made, and then all events are read.
         """
-        row = self._store.conversation(conversation, as_stored=True)
+        row = self._store.conversation(conversation, as_stored=True).check_not_erased()
         if row.unmade:
             step = "made"
             position = row.version

@@ -71,9 +71,10 @@ def document_of(
 
 def models_of(store: Store, conversation: str, prices: Prices) -> tuple[ModelDocument, ...]:
     """Return the usage and cost of a conversation by model, the model with the most tokens of
-    prompts first. Return nothing if an event could not be read.
+    prompts first. Return nothing if an event could not be read. Raises ``ConversationErased``.
     """
-    ((_, figures),) = FiguresOfStore(store).of([store.conversation(conversation, as_stored=True)])
+    row = store.conversation(conversation, as_stored=True).check_not_erased()
+    ((_, figures),) = FiguresOfStore(store).of([row])
     if not figures.is_sound:
         return ()
     by_model: dict[str, ModelDocument] = {}

@@ -7,12 +7,14 @@ import json
 import re
 import zlib
 from contextlib import contextmanager
+from urllib.parse import parse_qsl
 
 import pytest
 
 from foldlog._app.server import pages
 from foldlog.eventstore import CondensationAction, Observation, open_store
 from foldlog.eventstore.log.keys import KeyRing
+from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from tests.foldlog.records import lines_of
 from tests.said import replied, said
@@ -135,6 +137,29 @@ def test_progress_of_events_still_to_be_made(histories, tmp_path):
         progress = client.json("progress", {"id": imported.id})
         assert (progress["step"], progress["done"]) == ("made", 0)
         assert progress["total"] == len(lines_of("claude-code"))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "history",
+        "events",
+        "event?event=0",
+        "find?words=read",
+        "dropped",
+        "models",
+        "progress",
+        "task",
+        "report",
+    ],
+)
+def test_erased_conversation_is_named_as_erased(client, store, path):
+    path, _, more = path.partition("?")
+    query = {"id": "c", **dict(parse_qsl(more))}
+    assert client.get(f"/api/{path}", query).status == 200
+    erase(store, "c", reason="asked for")
+    answer = client.get(f"/api/{path}", query)
+    assert (answer.status, "asked for" in answer.text) == (410, True)
 
 
 def test_page_made_before_a_redaction_is_not_cached(tmp_path, monkeypatch):
