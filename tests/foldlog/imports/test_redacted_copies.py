@@ -11,7 +11,7 @@ from foldlog import Histories
 from foldlog._reports.figures.of_sources import pending_figures
 from foldlog.eventstore.maintenance.copy import CopyOptions, compare_stores, copy_conversation
 from foldlog.eventstore.sources.reading import about
-from foldlog.eventstore.sources.tables import REDACTED
+from foldlog.eventstore.sources.tables import REDACTED, WHERE
 from tests.between import Between, Killed, kill_after
 from tests.foldlog.imports.imports import (
     Failed,
@@ -263,3 +263,18 @@ def test_stores_that_copy_to_each_other_keep_true_sums(tmp_path, store, target, 
         step = stores.random.choice(["grow", "use", "redact", "match", "match", "copy", "copy"])
         getattr(stores, step)()
         stores.check()
+
+
+def test_place_that_an_import_told_after_a_redaction_is_copied(tmp_path, store, target):
+    lines = [{**each, "cwd": "/work/kites"} for each in LINES]
+    path = write(tmp_path / "s1.jsonl", lines[:4])
+    imported(store, path)
+    copy_all(store, target)
+    imported(target, write(path, lines))
+    redact_secret(store, "s1")
+    assert WHERE not in about(source_of(store, "s1"))
+    imported(store, path)
+    place = about(source_of(store, "s1"))[WHERE]
+    assert place == {"cwd": "/work/kites"}
+    assert copy_all(store, target) == {"s1": None}
+    assert about(source_of(target, "s1"))[WHERE] == place
