@@ -10,6 +10,7 @@ import pytest
 from foldlog.eventstore import (
     CannotRedact,
     CondensationAction,
+    ConversationErased,
     ConversationHasForks,
     ConversationNotFound,
     CorruptEvent,
@@ -421,6 +422,12 @@ def test_copy_names_a_row_that_cannot_be_read(source, target, monkeypatch):
         (True, StoreDamaged("its page is lost"), "its page is lost", True),
         (True, CannotRedact("redact it there"), "redact it there", False),
         (False, StoreDamaged("its page is lost"), "its page is lost", False),
+        (
+            True,
+            ConversationErased("a", "2026-01-05", "asked for"),
+            "conversation 'a' was erased at 2026-01-05 (asked for); its events are gone",
+            False,
+        ),
     ],
 )
 def test_a_problem_of_one_conversation_is_its_outcome(
