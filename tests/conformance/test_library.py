@@ -5,6 +5,7 @@ the library's ``Application`` and ``ProjectionRunner`` on a store.
 import itertools
 import unittest
 from dataclasses import replace
+from datetime import UTC, datetime
 from math import inf
 from typing import ClassVar
 from uuid import UUID, uuid4
@@ -169,12 +170,14 @@ def env(request, tmp_path):
 
 
 def test_an_application_writes_what_a_store_reads(env):
+    begun = datetime.now(UTC)
     with Conversations(env=env) as application:
         application.say("c1", 0, "hi")
         application.say("c1", 1, "there")
         recorded = [*application.events.get("c1")]
         assert [event.event.content for event in recorded] == ["hi", "there"]
         assert all(event.event.timestamp == event.recorded_at for event in recorded)
+        assert all(begun <= event.recorded_at <= datetime.now(UTC) for event in recorded)
         with pytest.raises(IntegrityError):
             application.say("c1", 1, "again")
     with open_store(env["FOLDLOG_URL"]) as store:
