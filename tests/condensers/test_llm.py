@@ -218,6 +218,15 @@ def test_a_missing_key_is_named(server, monkeypatch, model):
     assert "_API_KEY" in error.problem
 
 
+def test_a_missing_package_of_a_provider_is_not_tried_again(server, monkeypatch):
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    waits = []
+    model = "bedrock/anthropic.claude-3-haiku-20240307-v1:0"
+    error = failure_of(model_at(server, waits.append, model=model, base_url=None, api_key=None))
+    assert (error.failure, waits) == ("rejected", [])
+    assert "boto3" in error.problem
+
+
 def test_retries_wait_longer_each_time(server):
     waits = []
     server.script(Failure(503), Raw(b"{"), Text("at last"))
