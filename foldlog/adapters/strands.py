@@ -56,6 +56,7 @@ from foldlog.eventstore import (
     Seen,
     VersionConflict,
 )
+from foldlog.eventstore.documents.differences import difference
 from foldlog.runtimes import (
     REDACTED,
     Fields,
@@ -322,17 +323,17 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
             session_agent.created_at = before.get("created_at", session_agent.created_at)
             agent_state = to_plain(session_agent.to_dict())
             events = _condense_removed(held, agent_state[_MANAGER], before[_MANAGER], seen)
-            condensed = {_SUMMARY: before[_SUMMARY]} if _SUMMARY in before else {}
-            if not events and {**agent_state, **_TIME, **condensed} == {**before, **_TIME}:
-                # The SDK writes the state after each message.
-                if not condensed:
+            if agent_state[_MANAGER].get(_SUMMARY_MESSAGE) is not None and (
+                events or _SUMMARY in before
+            ):
+                # Only the condensation has the summary.
+                del agent_state[_MANAGER][_SUMMARY_MESSAGE]
+                agent_state[_SUMMARY] = seen.version if events else before[_SUMMARY]
+            if not events and _is_stored(agent_state, before):
+                if _SUMMARY not in before:
                     held.state = before
                     held.state_at = seen.version
                 return
-            if events or condensed:
-                if agent_state[_MANAGER].get(_SUMMARY_MESSAGE) is not None:
-                    del agent_state[_MANAGER][_SUMMARY_MESSAGE]
-                agent_state[_SUMMARY] = seen.version if events else before[_SUMMARY]
             try:
                 recorded = held.history._append_seen(events, seen, {_AGENT: agent_state})
             except VersionConflict:
@@ -506,6 +507,17 @@ def _agent_state(history: History, agent_id: str) -> Any:
         if summary is not None:
             state = {**state, _MANAGER: {**state[_MANAGER], _SUMMARY_MESSAGE: summary}}
     return state
+
+
+def _is_stored(agent_state: Fields, before: Fields) -> bool:
+    """Return whether the stored state of an agent, as ``_agent_state`` returns it, is this one, but
+    for its time. Unlike Python, a program may distinguish 1 from True and from 1.0.
+    """
+    stored = {**before, **_TIME}
+    if _SUMMARY in before:
+        stored[_MANAGER] = {**before[_MANAGER]}
+        stored[_MANAGER].pop(_SUMMARY_MESSAGE, None)
+    return difference(stored, {**agent_state, **_TIME}) is None
 
 
 def _records_by_events(

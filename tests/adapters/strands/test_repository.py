@@ -202,6 +202,47 @@ async def test_an_unchanged_state_after_a_condensation_is_not_stored_again(store
     assert agent.conversation_manager_state.get("summary_message") == summary_message
 
 
+@pytest.mark.parametrize(
+    "before, after", [(0, False), (1, True), (1, 1.0), ([0, [1]], [False, [True]])]
+)
+@pytest.mark.parametrize("removed", [0, 2])
+async def test_equal_values_of_other_types_are_stored(stored, before, after, removed):
+    add(stored, 0, user("hi"))
+    add(stored, 1, user("go on"))
+    add(stored, 2, user("and on"))
+    for value in (before, after):
+        stored.update_agent("s", agent_state({"k": value}, removed=removed))
+    assert repr(stored.read_agent("s", "a").state) == repr({"k": after})
+
+
+@pytest.mark.parametrize("is_summary_first", [True, False])
+async def test_an_unchanged_state_after_a_redaction_is_stored_once(stored, is_summary_first):
+    history = history_of(stored)
+    for number in range(4):
+        add(stored, number, user(f"hi {number}"))
+    summary = {"role": "user", "content": [said("earlier: hi 0")]}
+    condensed = partial(agent_state, removed=2, summary_message=summary)
+    if is_summary_first:
+        stored.update_agent("s", condensed())
+    history.redact(0, reason="asked for", with_summaries=True)
+    stored.update_agent("s", condensed())
+    before = history.version()
+    for _ in range(2):
+        stored.update_agent("s", condensed())
+    assert history.version() == before
+
+
+async def test_a_summary_that_the_manager_dropped_is_gone(stored):
+    for number in range(4):
+        add(stored, number, user(f"hi {number}"))
+    summary = {"role": "user", "content": [said("earlier: hi 0")]}
+    stored.update_agent("s", agent_state(removed=2, summary_message=summary))
+    for _ in range(2):
+        stored.update_agent("s", agent_state(removed=0, summary_message=None))
+        manager = stored.read_agent("s", "a").conversation_manager_state
+        assert manager.get("summary_message") is None
+
+
 async def test_a_deletion_can_be_repeated_after_a_kill(repository, monkeypatch):
     repository.create_agent("s", agent_state())
     # it may be the younger one
