@@ -133,7 +133,10 @@ def bring_up_to_date(database: Database, age_max_s: float, *, is_complete: bool)
     if leaves_some:
         import random  # with its own imports, it takes milliseconds that few commands need
 
-        pending = random.sample(pending, _AT_ONCE)
+        read_before = database.late.listings if database.late.base == stored else {}
+        unread = [entry for entry in pending if entry[0] not in read_before]
+        candidates = unread or pending
+        pending = random.sample(candidates, min(_AT_ONCE, len(candidates)))
     progress = stored
     listings: Mapping[int, ListedConversation] = {}
     can_write = _write_entries(database, pending)
@@ -143,6 +146,7 @@ def bring_up_to_date(database: Database, age_max_s: float, *, is_complete: bool)
             progress = database.late.progress
             listings = database.late.listings
         listings = _with_entries(database, listings, pending)
+        leaves_some = leaves_some and any(key not in listings for key, _ in unread)
     leaves_some = leaves_some and _are_some_listed(database, pending, listings, can_write)
     listed = 0
     is_last = False

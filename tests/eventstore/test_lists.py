@@ -132,6 +132,22 @@ def test_many_entries_that_wait_for_a_program_that_cannot_write(url, monkeypatch
             assert Histories(store).list(age_max_s=0).is_complete == is_complete
 
 
+def test_entries_that_wait_are_read_in_turn_without_writing(url, monkeypatch):
+    monkeypatch.setattr(keeping_up, "_AT_ONCE", 2)
+    names = [f"c{number}" for number in range(7)]
+    with open_store(url, keys=KEYS) as store:
+        for name in names:
+            Histories(store).create(name, {"user": "ann"})
+    for _ in range(5):
+        listed(url)
+    with open_store(f"{url}?mode=ro", keys=KEYS) as store:
+        pages = [Histories(store).list(age_max_s=0) for _ in range(6)]
+    assert (pages[0].is_complete, pages[-1].is_complete) == (False, True)
+    assert {row.id: row.attributes for row in pages[-1].conversations} == {
+        name: {"user": "ann"} for name in names
+    }
+
+
 def test_list_beside_an_entry_that_waits_becomes_complete_without_writing(url, monkeypatch):
     monkeypatch.setattr(keeping_up, "_AT_ONCE", 2)
     monkeypatch.setattr(keeping_up, "_EVENTS_AT_ONCE", 2)
