@@ -130,6 +130,7 @@ def bring_up_to_date(database: Database, age_max_s: float, *, is_complete: bool)
     if is_young and all(version < _NOT_LISTED for _, version in pending):
         return ListState(stored.as_of, True, {})
     leaves_some = not is_complete and len(pending) > _AT_ONCE
+    unread = list[tuple[int, int]]()
     if leaves_some:
         import random  # with its own imports, it takes milliseconds that few commands need
 
@@ -146,7 +147,7 @@ def bring_up_to_date(database: Database, age_max_s: float, *, is_complete: bool)
             progress = database.late.progress
             listings = database.late.listings
         listings = _with_entries(database, listings, pending)
-        leaves_some = leaves_some and any(key not in listings for key, _ in unread)
+        leaves_some = any(key not in listings for key, _ in unread)
     leaves_some = leaves_some and _are_some_listed(database, pending, listings, can_write)
     listed = 0
     is_last = False

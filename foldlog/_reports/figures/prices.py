@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cache
@@ -169,32 +170,38 @@ def _prices_in(path: Path) -> dict[str, Price]:
     check_path(str(path))
     try:
         content = path.read_bytes()
-        entries = msgspec.json.decode(content, type=dict[str, dict[str, Any]])
+        entries = msgspec.json.decode(content, type=dict[str, Any])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidArgument(
             f"the prices in {str(path)!r} cannot be read: {error}; {_FORM}"
         ) from error
+    entries.pop(_LITELLMS_RULES, None)
     for model, entry in entries.items():
         if problem := _problem_of(model, entry):
             raise InvalidArgument(f"{str(path)!r}: {problem}; {_FORM}")
     return {model: _price(entry) for model, entry in entries.items()}
 
 
-def _problem_of(model: str, entry: JsonMap) -> str | None:
+def _problem_of(model: str, entry: Any) -> str | None:
     """Return what is wrong with the prices of a model in a file, or None."""
+    if type(entry) is not dict:
+        return f"the prices of {model!r} are {entry!r:.60}, but they must be an object"
     prices = {field: value for field, value in entry.items() if _USED.fullmatch(field)}
-    unknown_names = [name for name in entry if name not in prices and name != _TIERS]
-    if unknown_names and "litellm_provider" not in entry:
-        return f"{model!r} has unknown fields: {', '.join(unknown_names)}"
     try:
         tiers = _tiers(entry)
     except msgspec.ValidationError as error:
         return f"{_TIERS} of {model!r} cannot be read: {error}"
+    unknown_names = [name for name in entry if name not in prices and name != _TIERS]
+    unknown_names += [
+        name for tier in entry.get(_TIERS) or () for name in tier if name not in _OF_TIERS
+    ]
+    if unknown_names and "litellm_provider" not in entry:
+        return f"{model!r} has unknown fields: {', '.join(unknown_names)}"
     if any(tier.range[0] < 0 for tier in tiers):
         return f"a range of {_TIERS} of {model!r} begins below 0 tokens"
     in_tiers = ((name, getattr(tier, name)) for tier in tiers for name in _NAMES)
     for name, value in (*prices.items(), *in_tiers):
-        is_price = type(value) in (int, float) and 0 <= value < float("inf")
+        is_price = type(value) in (int, float) and 0 <= value <= sys.float_info.max
         if value is not None and not is_price:
             return f"{name} of {model!r} is {value!r}, but a price is a number of 0 or more"
     return None
@@ -220,7 +227,9 @@ def _price(entry: JsonMap) -> Price:
 
 
 def _tiers(entry: JsonMap) -> tuple[_Tier, ...]:
-    return msgspec.convert(entry.get(_TIERS) or (), tuple[_Tier, ...])
+    """Return the tiers of an entry. Raises ``msgspec.ValidationError``."""
+    tiers = entry.get(_TIERS)
+    return () if tiers is None else msgspec.convert(tiers, tuple[_Tier, ...])
 
 
 def _of_steps(steps: Iterable[_Step]) -> Price:
@@ -253,6 +262,9 @@ _GENAI_FIELDS = (
 """The fields of genai-prices with the first prices of ``_NAMES``; it has none for thought."""
 _USED = re.compile(rf"({'|'.join(_NAMES)})(?:_above_(\d{{1,9}})k_tokens)?")
 _TIERS = "tiered_pricing"
+_OF_TIERS = frozenset({"range", *_NAMES})
+_LITELLMS_RULES = "fallback_generalizations"
+"""The entry of litellm's file that describes no model."""
 _FORM = (
     'write JSON such as {"my-model": {"input_cost_per_token": 3e-06, "output_cost_per_token":'
     " 1.5e-05}}, in US dollars for a token"

@@ -2,6 +2,8 @@
 
 import json
 from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
 from types import SimpleNamespace
 
 import msgspec
@@ -84,6 +86,7 @@ def test_a_price_is_not_negative(tmp_path, fields):
         ),
         ({"input_cost_per_token_above_0k_tokens": [1]}, r"of 'm' is \[1\]"),
         ({"output_cost_per_token": True}, "output_cost_per_token of 'm' is True"),
+        ({"output_cost_per_token": 10**309}, "output_cost_per_token of 'm' is 10000000"),
     ],
 )
 def test_a_price_is_a_number_also_where_a_tier_replaces_it(tmp_path, fields, problem):
@@ -95,11 +98,28 @@ def test_a_price_is_a_number_also_where_a_tier_replaces_it(tmp_path, fields, pro
         Prices(path)
 
 
-def test_a_tier_that_cannot_be_read_is_refused_with_its_model(tmp_path):
+@pytest.mark.parametrize(
+    "entry, problem",
+    [
+        (3, "the prices of 'm' are 3, but they must be an object"),
+        ({"tiered_pricing": [{"range": ["0", 100]}]}, "_pricing of 'm' cannot be read: Expected"),
+        ({"tiered_pricing": False}, "tiered_pricing of 'm' cannot be read: Expected"),
+        ({"tiered_pricing": [{"range": [0, 1], "input_cost": 3}]}, "'m' has unknown .*input_cost"),
+    ],
+)
+def test_an_entry_that_cannot_be_read_is_refused_with_its_model(tmp_path, entry, problem):
     path = tmp_path / "prices.json"
-    path.write_text(json.dumps({"m": {"tiered_pricing": [{"range": ["0", 100]}]}}))
-    with pytest.raises(InvalidArgument, match="tiered_pricing of 'm' cannot be read: Expected"):
+    path.write_text(json.dumps({"m": entry}))
+    with pytest.raises(InvalidArgument, match=problem):
         Prices(path)
+
+
+@pytest.mark.skipif(find_spec("litellm") is None, reason="litellm is not installed")
+def test_the_file_of_litellm_is_read():
+    [folder] = find_spec("litellm").submodule_search_locations
+    prices = Prices(Path(folder) / "model_prices_and_context_window_backup.json")
+    usage = {"prompt_tokens": 1_000_000, "completion_tokens": 0}
+    assert prices.cost("gpt-4o-mini", usage) == pytest.approx(0.15)
 
 
 def test_a_range_of_prices_begins_with_a_number_of_tokens(tmp_path):
