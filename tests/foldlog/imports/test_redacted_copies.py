@@ -266,7 +266,7 @@ def test_stores_that_copy_to_each_other_keep_true_sums(tmp_path, store, target, 
 
 
 def test_place_that_an_import_told_after_a_redaction_is_copied(tmp_path, store, target):
-    lines = [{**each, "cwd": "/work/kites"} for each in LINES]
+    lines = [{**each, "cwd": "/src/kites"} for each in LINES]
     path = write(tmp_path / "s1.jsonl", lines[:4])
     imported(store, path)
     copy_all(store, target)
@@ -275,6 +275,6 @@ def test_place_that_an_import_told_after_a_redaction_is_copied(tmp_path, store, 
     assert WHERE not in about(source_of(store, "s1"))
     imported(store, path)
     place = about(source_of(store, "s1"))[WHERE]
-    assert place == {"cwd": "/work/kites"}
+    assert place == {"cwd": "/src/kites"}
     assert copy_all(store, target) == {"s1": None}
     assert about(source_of(target, "s1"))[WHERE] == place
